@@ -6,9 +6,9 @@
 #ifndef ASHLAR_SNAPSHOT_SUMS_H
 #define ASHLAR_SNAPSHOT_SUMS_H
 
-#include <ashlar/trace.h>
+#include <stdbool.h>
 
-#include "allocator/trace/snapshot.h"
+#include <ashlar/trace.h>
 
 static inline void add_snapshot_block(ashlar_stats *sums, uint64_t *free_bytes,
                              const ashlar_snapshot_block *block) {
@@ -32,12 +32,35 @@ static inline void add_snapshot_block(ashlar_stats *sums, uint64_t *free_bytes,
     }
 }
 
+/* Whether the blocks fill the segments, in the order of their addresses. */
+static inline bool is_filled(const ashlar_snapshot *snapshot) {
+    size_t next = 0;
+    uint64_t end = 0;
+    for (size_t i = 0; i < snapshot->segment_count; i++) {
+        const ashlar_snapshot_segment *segment = &snapshot->segments[i];
+        if (segment->bytes == 0 || segment->address < end) {
+            return false;
+        }
+        end = segment->address + segment->bytes;
+        for (uint64_t at = segment->address; at != end; next++) {
+            const ashlar_snapshot_block *block = &snapshot->blocks[next];
+            if (next == snapshot->block_count || block->address != at || block->bytes == 0 ||
+                block->bytes > end - at || block->requested_bytes > block->bytes ||
+                (block->requested_bytes != 0) != (block->state == ASHLAR_SNAPSHOT_LIVE)) {
+                return false;
+            }
+            at += block->bytes;
+        }
+    }
+    return next == snapshot->block_count;
+}
+
 /* What does not agree, or NULL. */
 static inline const char *snapshot_difference(const ashlar_snapshot *snapshot,
                                               const ashlar_stats *stats) {
     ashlar_stats sums = {0};
     uint64_t free_bytes = 0;
-    if (ashlar__snapshot_check(snapshot) != ASHLAR_OK) {
+    if (!is_filled(snapshot)) {
         return "the snapshot's own invariants";
     }
     for (size_t i = 0; i < snapshot->segment_count; i++) {

@@ -26,11 +26,11 @@ typedef enum ashlar_lock_rank {
     ASHLAR_RANK_DROPIN_FREES,   /* dropin/frees.c: an ashlar_frees being made */
     ASHLAR_RANK_DROPIN_DEVICES, /* dropin/devices.c: a device's allocator being made */
     ASHLAR_RANK_CAPTURES,       /* dropin/frees_wait.c: captures under way */
-    ASHLAR_RANK_LEAK_LIST,      /* core/leaks.c: allocators that report their leaks */
+    ASHLAR_RANK_LEAK_LIST,      /* core/reports.c: allocators that report their leaks */
     ASHLAR_RANK_ALLOCATOR_LIST, /* core/allocators.c: every allocator */
     ASHLAR_RANK_CACHE_PARTING,  /* core/cache.c: which allocator each cache belongs to */
     ASHLAR_RANK_ALLOCATOR,      /* one per allocator; a thread holds only one of them at a time */
-    ASHLAR_RANK_PATTERN_CHECK,  /* guard/pattern_check.c: comparisons under way */
+    ASHLAR_RANK_PATTERN_CHECK,  /* guard/guard_fill.c: comparisons under way */
     ASHLAR_RANK_DRIVER_OPEN,    /* driver/driver_cuda.c, soft/soft_device.c */
     ASHLAR_RANK_SOFT_SETUP,     /* soft/soft_device.c: the first configuration */
     ASHLAR_RANK_SOFT,           /* the software device's state */

@@ -1,21 +1,10 @@
 /*
  * allocator.c - making an allocator from its options, what it gives back for others, and its end.
  */
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 
-#include "allocator/base/threads.h"
-#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/core/allocators.h"
-#include "allocator/core/deferred_free.h"
-#include "allocator/core/forked.h"
-#include "allocator/core/hold.h"
-#include "allocator/core/note.h"
-#include "allocator/core/report.h"
-#include "allocator/core/shared.h"
-#include "allocator/core/slow_path.h"
-#include "allocator/core/streams.h"
 
 /*
  * By default one thread's cache may hold 1/32 of the device's memory, and its large blocks half of
@@ -58,7 +47,7 @@ static void fix(ashlar_allocator *a) {
  */
 static void begin_events(ashlar_allocator *a) {
     a->client.trace = &a->ring;
-    a->bypasses_caches = true;
+    a->modes |= 1u << ASHLAR_MODE_TRACE;
     set_unpublished(a);
 }
 
@@ -95,10 +84,6 @@ static ashlar_status start_nvtx(ashlar_allocator *a, const ashlar_config *config
     const ashlar_range *range = &a->heap.range;
     if (!config->tells_nvtx || range->kind == ASHLAR_RANGE_HOST) {
         return ASHLAR_OK; /* page-locked memory is not device memory */
-    }
-    if (config->guard != ASHLAR_GUARD_OFF) {
-        return ashlar__fail(ASHLAR_EINVAL, "config: nvtx and a guard, whose own accesses tools "
-                                           "would report; choose one");
     }
     const ashlar_status status =
         ashlar__nvtx_memory_create(range->segments == NULL ? range->handle_bytes : 0, &a->nvtx);
@@ -155,8 +140,7 @@ static void count_locked(ashlar_allocator *a, ashlar_others *others) {
 static bool give_back(ashlar_allocator *a, size_t bytes, bool may_wait, ashlar_others *others) {
     if (ashlar__has_deferred(a)) {
         bool unused;
-        const ashlar_status ignored = ashlar__deferred_ask(a, &unused);
-        (void)ignored; /* then these blocks have to wait */
+        ASHLAR_IGNORE(ashlar__deferred_ask(a, &unused)); /* then these blocks have to wait */
     }
     ashlar__allocator_enter(a);
     const size_t before = a->heap.range.mapped_bytes;
@@ -192,20 +176,16 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
     const ashlar_config *config = &taken;
     ASHLAR_TRY(ashlar__config_take(&taken, given));
     ASHLAR_TRY(ashlar__forks_watch());
-    ashlar_allocator *a = ashlar__host_calloc(1, sizeof *a);
-    if (a == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for an allocator");
-    }
+    ashlar_allocator *a;
+    ASHLAR_HOST_NEW(a, 1, "no host memory for an allocator");
     a->device = device;
     a->fork_count = atomic_load_explicit(&ashlar__fork_count, memory_order_relaxed);
     a->client = (ashlar_driver_client){.device = device};
-    a->zeroes_blocks = config->zero_blocks;
-    /* Hits clear no blocks, and know no uses. */
-    a->bypasses_caches = a->zeroes_blocks || kind == ASHLAR_RANGE_HOST;
+    a->modes = (config->zero_blocks ? 1u << ASHLAR_MODE_ZERO : 0) |
+               (config->guard != ASHLAR_GUARD_OFF ? 1u << ASHLAR_MODE_GUARD : 0) |
+               (kind == ASHLAR_RANGE_HOST ? 1u << ASHLAR_MODE_HOST : 0);
     ashlar_status status = ashlar__allocator_keep_events(a, config->trace_events);
-    if (status == ASHLAR_OK) {
-        status = create_heap(a, config, kind);
-    }
+    ASHLAR_THEN(status, create_heap(a, config, kind));
     if (status != ASHLAR_OK) {
         ashlar__trace_finish(&a->ring);
         ashlar__host_free(a);
@@ -224,36 +204,32 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
     if (a->reports_leaks) {
         ashlar__leaks_register(a);
     }
-    ashlar__allocator_enlist(a, &acts);
+    ashlar__allocator_acts = &acts;
+    ashlar__allocator_enlist(a);
     *out = a;
     return ASHLAR_OK;
 }
 
-static ashlar_status check_kind(const ashlar_config *config) {
-    ASHLAR_FAIL_IF(config->shares_memory && config->without_virtual_memory, ASHLAR_EINVAL,
-                   "config: share=on needs virtual memory management, and vmm=off; choose one");
-    return ASHLAR_OK;
+static ashlar_status create_checked(ashlar_device *device, const ashlar_config *config,
+                                    ashlar_range_kind kind, ashlar_allocator **out) {
+    ASHLAR_TRY(ashlar__modes_check(config, kind));
+    return ashlar__allocator_create_in(device, config, kind, out);
 }
 
 ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_config *config,
                                            ashlar_allocator **out) {
-    ashlar_config given = ASHLAR_OR_ZERO(ashlar_config, config);
-    ASHLAR_TRY(check_kind(&given));
-    return ashlar__allocator_create_in(device, &given,
-                                       given.shares_memory            ? ASHLAR_RANGE_SHARED
-                                       : given.without_virtual_memory ? ASHLAR_RANGE_SEGMENTS
-                                                                      : ASHLAR_RANGE_VIRTUAL,
-                                       out);
+    const ashlar_config given = ASHLAR_OR_ZERO(ashlar_config, config);
+    return create_checked(device, &given,
+                          given.shares_memory            ? ASHLAR_RANGE_SHARED
+                          : given.without_virtual_memory ? ASHLAR_RANGE_SEGMENTS
+                                                         : ASHLAR_RANGE_VIRTUAL,
+                          out);
 }
 
 ashlar_status ashlar_allocator_create_host(ashlar_device *device, const ashlar_config *config,
                                            ashlar_allocator **out) {
     const ashlar_config given = ASHLAR_OR_ZERO(ashlar_config, config);
-    ASHLAR_FAIL_IF(given.guard != ASHLAR_GUARD_OFF || given.zero_blocks || given.tells_nvtx ||
-                       given.shares_memory,
-                   ASHLAR_EINVAL,
-                   "config: guard, zero, nvtx and share are for device memory; leave them off");
-    return ashlar__allocator_create_in(device, &given, ASHLAR_RANGE_HOST, out);
+    return create_checked(device, &given, ASHLAR_RANGE_HOST, out);
 }
 
 ashlar_status ashlar_allocator_create(ashlar_device *device, ashlar_allocator **out) {
@@ -302,7 +278,10 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
     report_at_end(a);
     ashlar__caches_disown(a);
     ashlar__guard_fill_destroy(a->guard_fill);
-    ashlar__shared_finish(a);
+    for (ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
+         block = ashlar__block_after(block)) {
+        ashlar__away_drop_uses(&a->heap, block);
+    }
     ashlar__planner_finish(&a->planner);
     while (a->stream_states != NULL) {
         ashlar_stream_state *state = a->stream_states;

@@ -1,13 +1,18 @@
 /* allocators.c - the list of all allocators of the process: telling those of a device that a stream
- * ends, and having them give idle memory back. */
-#include "allocator/core/allocators.h"
+ * ends, having them give idle memory back, and forgetting them in a child of fork(). */
+#include "allocator/core/core.h"
 
-#include "allocator/core/forked.h"
+#include <pthread.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/threads.h"
 
 /* Guards the list, and each allocator's `next` and `visitor_count`. */
 static ashlar_lock list_lock = ASHLAR_LOCK(ASHLAR_RANK_ALLOCATOR_LIST);
 static pthread_cond_t visitor_left = PTHREAD_COND_INITIALIZER;
 static ashlar_allocator *allocators;
+
+const ashlar_allocator_acts *ashlar__allocator_acts;
 
 /* ---- visits, during which an allocator stays in the list although the lock is dropped ---- */
 
@@ -42,7 +47,7 @@ bool ashlar__allocators_give_back(const ashlar_driver *driver, int ordinal,
     bool has_any = false;
     for (ashlar_allocator *a = visit_next(NULL, driver, ordinal, except); a != NULL;
          a = visit_next(a, driver, ordinal, except)) {
-        has_any = a->acts->give_back(a, bytes, may_wait, &sum) || has_any;
+        has_any = ashlar__allocator_acts->give_back(a, bytes, may_wait, &sum) || has_any;
     }
     if (others != NULL) {
         *others = sum;
@@ -61,7 +66,7 @@ static void end_stream(const ashlar_device *device, ashlar_stream stream) {
     ashlar__lock_acquire(&list_lock);
     for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
         if (a->device->context == device->context) {
-            a->acts->end_stream(a, stream);
+            ashlar__allocator_acts->end_stream(a, stream);
         }
     }
     ashlar__lock_release(&list_lock);
@@ -72,7 +77,7 @@ static uint64_t begin_wait(const ashlar_device *device, ashlar_stream stream) {
     ashlar__lock_acquire(&list_lock);
     for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
         if (a->device->context == device->context) {
-            a->acts->begin_wait(a, stream, wait);
+            ashlar__allocator_acts->begin_wait(a, stream, wait);
         }
     }
     ashlar__lock_release(&list_lock);
@@ -83,7 +88,7 @@ static void end_wait(const ashlar_device *device, ashlar_stream stream, uint64_t
     ashlar__lock_acquire(&list_lock);
     for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
         if (a->device->context == device->context) {
-            a->acts->end_wait(a, stream, wait);
+            ashlar__allocator_acts->end_wait(a, stream, wait);
         }
     }
     ashlar__lock_release(&list_lock);
@@ -91,12 +96,7 @@ static void end_wait(const ashlar_device *device, ashlar_stream stream, uint64_t
 
 /* ---- the list ---- */
 
-void ashlar__allocators_begin_child(void) {
-    ashlar__lock_init(&list_lock, ASHLAR_RANK_ALLOCATOR_LIST);
-    allocators = NULL;
-}
-
-void ashlar__allocator_enlist(ashlar_allocator *a, const ashlar_allocator_acts *acts) {
+void ashlar__allocator_enlist(ashlar_allocator *a) {
     static const ashlar_device_listener listener = {
         .end_stream = end_stream,
         .begin_wait = begin_wait,
@@ -104,7 +104,6 @@ void ashlar__allocator_enlist(ashlar_allocator *a, const ashlar_allocator_acts *
         .make_room = make_room,
     };
     ashlar__device_listen(&listener);
-    a->acts = acts;
     ashlar__lock_acquire(&list_lock);
     a->next = allocators;
     allocators = a;
@@ -124,4 +123,41 @@ void ashlar__allocator_delist(ashlar_allocator *a) {
         *link = a->next;
     }
     ashlar__lock_release(&list_lock);
+}
+
+/* ---- forks ---- */
+
+_Atomic uint32_t ashlar__fork_count;
+
+static bool is_watching;
+
+/*
+ * Runs in the child, whose only thread is the one that called fork(). Takes no lock, since another
+ * thread of the parent may have held it at the fork.
+ */
+static void begin_child(void) {
+    atomic_fetch_add_explicit(&ashlar__fork_count, 1, memory_order_relaxed);
+    ashlar__barrier_begin_child();
+    ashlar__caches_begin_child();
+    ashlar__lock_init(&list_lock, ASHLAR_RANK_ALLOCATOR_LIST);
+    allocators = NULL;
+    ashlar__leaks_begin_child();
+}
+
+static void watch(void) {
+    is_watching = pthread_atfork(NULL, NULL, begin_child) == 0;
+}
+
+ashlar_status ashlar__forks_watch(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch);
+    return is_watching ? ASHLAR_OK
+                       : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a handler of forks");
+}
+
+ashlar_status ashlar__fail_of_parent(void) {
+    return ashlar__fail(ASHLAR_EDRIVER,
+                        "allocator: it was made before this process was forked, and CUDA does not "
+                        "survive that; fork before any device is opened, or start processes anew "
+                        "(in Python: multiprocessing's \"spawn\")");
 }

@@ -1,16 +1,11 @@
 /* cache.c - a thread's caches and their magazines, from their first use to the thread's end. */
-#include "allocator/core/cache.h"
+#include "allocator/core/core.h"
 
 #include <pthread.h>
 
-#include "allocator/base/threads.h"
-#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/core/allocator_impl.h"
-#include "allocator/core/forked.h"
-#include "allocator/core/hold.h"
-#include "allocator/heap/away.h"
+#include "allocator/base/threads.h"
 
 enum { SMALL_DIVISOR = 256 };
 
@@ -242,7 +237,7 @@ void ashlar__cache_end_replay(ashlar_cache *cache) {
 
 /*
  * While a step is replayed, `stream` is set to match no request, so that each request asks the step
- * first; and where memory was short, so that each one sees whether a step begins (cycle.h).
+ * first; and where memory was short, so that each one sees whether a step begins (cache.h).
  */
 static void set_recent(ashlar_cache *cache, ashlar_magazines *m, ashlar_stream stream) {
     const bool is_asked = ashlar__cache_is_replaying(cache) || cache->allocator->heap.was_short;

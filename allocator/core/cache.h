@@ -1,17 +1,127 @@
 /*
- * cache.h - one thread's free blocks of one allocator, which it hands out without a lock
- * (internal).
+ * cache.h - what a hit touches: one thread's counters and its free blocks of one allocator, which
+ * it hands out without a lock (internal).
+ */
+#ifndef ASHLAR_CACHE_H
+#define ASHLAR_CACHE_H
+
+#include <stdatomic.h>
+
+#include <ashlar/allocator.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/compiler.h"
+#include "allocator/heap/heap.h"
+#include "allocator/heap/size_class.h"
+#include "allocator/heap/stream_state.h"
+#include "allocator/plan/plan_replay.h"
+
+/* ---- counters ----
+ *
+ * Each thread counts its own calls and its own changes of live bytes. Now and then it publishes
+ * them: it adds them to the allocator's statistics, under the lock, and begins again at zero. A
+ * peak between two publications is not lost, because the thread keeps the largest value of its
+ * change:
+ *
+ * peak = max over publications of (published live bytes + the thread's largest change of them)
+ *
+ * The peak is exact while one thread allocates, and with a trace, when each call publishes. With
+ * several threads, it is off by at most what the others have not published: too low by what they
+ * took, too high by what they freed. A thread publishes once its changes exceed a 64th of the
+ * device's memory or half of what the cache may hold, whichever is more; the hits in between add at
+ * most what the cache holds.
+ *
+ * A thread that only allocates, or only frees what others allocated, publishes each MiB. Otherwise
+ * the sum would swing between such threads. A thread recognizes this case by its own live bytes:
+ * they are above the peak, or below zero. The live bytes of a thread that frees its own blocks stay
+ * between the two. Reading the statistics publishes for all threads. Until all have published, a
+ * sum may be below zero, if one thread freed what another one allocated.
+ */
+
+_Static_assert(ASHLAR_TAG_COUNT <= UINT8_MAX, "a block's tag is a byte");
+
+/* Changes since the last publication, and the value that a new peak must exceed. */
+typedef struct ashlar_live_delta {
+    int64_t live; /* requested bytes allocated less those freed */
+    int64_t peak; /* the largest `live` so far; in `all` it starts at the value that `live` must
+                     exceed for a new peak */
+} ashlar_live_delta;
+
+typedef struct ashlar_counters {
+    uint64_t hit_count; /* allocations served by the thread's magazines since the cache was made */
+    uint64_t hit_count_published;
+    uint64_t miss_count; /* allocations served by zones that the cache holds */
+    uint64_t miss_count_published;
+    uint64_t planned_count; /* allocations that plans served; see ashlar__cache_count_planned() */
+    uint64_t planned_count_published;
+    uint64_t free_count;
+    int64_t published; /* the sum of all.live over all publications */
+    ashlar_live_delta all;
+    ashlar_live_delta tags[ASHLAR_TAG_COUNT];
+    int64_t tags_at_peak[ASHLAR_TAG_COUNT]; /* tags[].live when all.live was all.peak */
+    int64_t limit;   /* const; the change of live bytes at which the thread publishes */
+    int64_t above;   /* publish if all.live is above this: the limit, or a MiB above the peak */
+    int64_t below;   /* publish if all.live is below this: minus the limit, or a MiB below zero */
+    bool has_peak;   /* all.live has exceeded the published peak */
+    bool is_at_peak; /* has_peak, and nothing was freed since: tags_at_peak is not filled in yet */
+} ashlar_counters;
+
+static inline void ashlar__count_alloc(ashlar_counters *c, size_t requested, unsigned tag) {
+    ASHLAR_CHECK2(requested > 0 && tag < ASHLAR_TAG_COUNT);
+    ashlar_live_delta *const of_tag = &c->tags[tag];
+    of_tag->live += (int64_t)requested;
+    if (!ASHLAR_LIKELY(of_tag->live <= of_tag->peak)) {
+        of_tag->peak = of_tag->live;
+    }
+    c->all.live += (int64_t)requested;
+    if (!ASHLAR_LIKELY(c->all.live <= c->all.peak)) {
+        c->all.peak = c->all.live;
+        c->has_peak = true;
+        c->is_at_peak = true;
+    }
+}
+
+void ashlar__count_peak(ashlar_counters *c); /* fill in tags_at_peak from tags */
+
+static inline void ashlar__count_free(ashlar_counters *c, size_t requested, unsigned tag) {
+    ASHLAR_CHECK2(requested > 0 && tag < ASHLAR_TAG_COUNT);
+    if (c->is_at_peak) {
+        ashlar__count_peak(c);
+    }
+    c->tags[tag].live -= (int64_t)requested;
+    c->all.live -= (int64_t)requested;
+}
+
+/* Add the changes to `stats`, and begin again at zero. Lock: the allocator's. */
+void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats);
+
+/*
+ * Whether the thread must publish now. Small changes wait, because publishing costs more than
+ * finding a block.
+ */
+static inline bool ashlar__counters_are_due(const ashlar_counters *c) {
+    return c->all.live > c->above || c->all.live < c->below;
+}
+
+/* Publish if ashlar__counters_are_due(). */
+static inline void ashlar__counters_settle(ashlar_counters *c, ashlar_stats *stats) {
+    if (ashlar__counters_are_due(c)) {
+        ashlar__counters_publish(c, stats);
+    }
+}
+
+/* ---- the cache ----
  *
  * A cache has magazines for each stream that its thread uses: a list of blocks for each size class,
  * and at most one larger block, which serves only requests of exactly its size. All blocks of a
  * stream's magazines were freed on that stream, so later work of the stream may use them.
  *
  * A cache may also hold streams: then its owner may touch their zones under the same rules as its
- * magazines. See hold.h.
+ * magazines. See core.h.
  *
  * Two threads may touch a cache (ASHLAR_MAY_TOUCH):
- *   its owner         between ashlar__cache_enter() and ashlar__cache_leave(), or with the lock
- *   any other thread  with the lock, between ashlar__caches_claim_locked() and _release_locked()
+ * its owner         between ashlar__cache_enter() and ashlar__cache_leave(), or with the lock
+ * any other thread  with the lock, between ashlar__caches_claim_locked() and _release_locked()
  *
  * To enter, the owner makes a plain store and a load, without a barrier. The claimer pays for both
  * threads, since claims are rare: between its store to `attention` and its load of `is_busy` it has
@@ -20,22 +130,11 @@
  * most one hit or one miss.
  *
  * Invariants (ashlar__cache_check_locked):
- *   weight[0], weight[1] == weights of the small and of the large blocks in the magazines
- *   weight[i] <= limit[i];  pending_count <= ASHLAR_CACHE_PENDING_MAX;  pending_bytes <= limit[1]
- *   every block here counts as used in the heap, but no caller holds it (requested == 0)
- *   a block in magazines has the magazines' stream state and lies in the list of its size
+ * weight[0], weight[1] == weights of the small and of the large blocks in the magazines
+ * weight[i] <= limit[i];  pending_count <= ASHLAR_CACHE_PENDING_MAX;  pending_bytes <= limit[1]
+ * every block here counts as used in the heap, but no caller holds it (requested == 0)
+ * a block in magazines has the magazines' stream state and lies in the list of its size
  */
-#ifndef ASHLAR_CACHE_H
-#define ASHLAR_CACHE_H
-
-#include <stdatomic.h>
-
-#include "allocator/base/check_level.h"
-#include "allocator/base/compiler.h"
-#include "allocator/core/counters.h"
-#include "allocator/heap/size_class.h"
-#include "allocator/heap/stream_state.h"
-#include "allocator/plan/plan_replay.h"
 
 enum {
     ASHLAR_CACHE_LARGE_LIST = ASHLAR_SC_COUNT, /* the list behind those of the size classes;
@@ -73,7 +172,7 @@ struct ashlar_magazines {
     unsigned char behind[ASHLAR_CACHE_LINE];
 };
 
-/* Freed blocks to send, together, to the thread that holds their stream; see hold.h. */
+/* Freed blocks to send, together, to the thread that holds their stream; see core.h. */
 typedef struct ashlar_outbox {
     ashlar_block *newest, *oldest; /* all of one stream, linked by `older` */
     size_t count, bytes;
@@ -110,8 +209,8 @@ struct ashlar_cache {
     ashlar_replay *own_replay; /* replays the thread's steps, one at a time; NULL before the
                                   first step */
     /*
-     * For cycle.c: the current cycle, which began at the last trough of live bytes, and the one
-     * before.
+     * For cache_flush.c: the current cycle, which began at the last trough of live bytes, and the
+     * one before.
      */
     uint64_t trough, crest; /* the fewest and most live bytes that a miss saw in this cycle */
     uint64_t quiet;         /* a miss with live bytes from here to `crest` is not at a trough */
@@ -297,8 +396,6 @@ void ashlar__cache_set_replay(ashlar_cache *cache, ashlar_replay *replay);
  * path serves the rest of it. Lock: held. */
 void ashlar__cache_end_replay(ashlar_cache *cache);
 
-/* ---- for whoever holds the lock ---- */
-
 /*
  * Find the magazines of a stream, by its state; NULL: none. The recent magazines stay as they are.
  */
@@ -362,5 +459,54 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__cache_check_locked(const ashlar_cache *c
  * later. No call on the allocator may be under way.
  */
 void ashlar__caches_disown(ashlar_allocator *allocator);
+
+/* ---- steps ----
+ *
+ * A program's steps as a thread's cache sees them, and when the cache gives its blocks up.
+ */
+
+/* The rest of ashlar__cycle_count_miss(), for a miss that may have to give blocks up. */
+void ashlar__cycle_look(ashlar_cache *own);
+
+/*
+ * Whether a step may begin where memory was short once: the thread has no more live than when its
+ * cycle began, and had more since. Then the cache is emptied, however alike the steps are. For
+ * which cached block serves which request differs from step to step, and so does what is left
+ * between them; but a step that just fits needs the addresses that it had.
+ */
+static inline bool ashlar__cycle_is_tight(const ashlar_heap *heap, const ashlar_cache *own) {
+    const int64_t live = own->counters.published + own->counters.all.live;
+    return heap->was_short && live >= 0 && (uint64_t)live <= own->trough &&
+           own->trough < own->crest && !ashlar__cache_is_empty(own);
+}
+
+/*
+ * Count a miss, before the search for a block, and give up cached blocks that may keep free memory
+ * from merging. Call it with the lock, or inside the cache if the cache holds all streams of its
+ * magazines.
+ *
+ * In a program that works in steps, live bytes are fewest between two steps. Cached blocks keep the
+ * free memory around them from merging, so the next step's blocks would lie further apart than the
+ * last step's. Therefore each step empties the cache once, unless the steps are alike: then the
+ * cached blocks lie where the next step wants them. A large block is always given up.
+ *
+ * The cache is also emptied if it is full of sizes that nobody asks for: it had no room for a freed
+ * block, and has had no hit since it was last full.
+ */
+static inline void ashlar__cycle_count_miss(ashlar_cache *own) {
+    const int64_t live = own->counters.published + own->counters.all.live;
+    own->misses++;
+    if (live > (int64_t)own->crest) {
+        own->crest = own->quiet = (uint64_t)live; /* the next miss with fewer live bytes looks for a
+                                                   * trough */
+    }
+    if (!ASHLAR_LIKELY(live >= (int64_t)own->quiet && own->pending == NULL && own->weight[1] == 0 &&
+                       !own->was_full)) {
+        ashlar__cycle_look(own);
+    }
+}
+
+/* Empty the cache, and forget what it has seen of the program's cycles. As for a miss. */
+void ashlar__cycle_restart(ashlar_cache *own);
 
 #endif /* ASHLAR_CACHE_H */

@@ -1,16 +1,15 @@
 /* config.c - reading, checking and writing an allocator's options, from the table in config.h. */
+#include "allocator/core/core.h"
+
 #include <ashlar/config.h>
 
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/pairs.h"
-#include "allocator/core/allocator_impl.h"
 
 typedef enum kind { BYTES, COUNT, FRACTION, CHOICE } kind;
 
@@ -303,10 +302,8 @@ ashlar_status ashlar_config_format(const ashlar_config *config, char *buffer, si
                                    i == 0 ? "" : ",", options[i].key, text);
         ASHLAR_CHECK2(length < sizeof line);
     }
-    if (bytes != 0 && bytes <= length) {
-        return ashlar__fail(ASHLAR_EINVAL, "config: the buffer has %zu bytes; give at least %zu",
-                            bytes, length + 1);
-    }
+    ASHLAR_FAIL_IF(bytes != 0 && bytes <= length, ASHLAR_EINVAL,
+                   "config: the buffer has %zu bytes; give at least %zu", bytes, length + 1);
     if (bytes != 0) {
         memcpy(buffer, line, length + 1);
     }
@@ -317,9 +314,8 @@ ashlar_status ashlar_config_format(const ashlar_config *config, char *buffer, si
 }
 
 ashlar_status ashlar_config_describe(size_t i, ashlar_config_option *out) {
-    if (i >= ASHLAR_CONFIG_COUNT) {
-        return ashlar__fail(ASHLAR_EINVAL, "option: %zu; give 0 to %d", i, ASHLAR_CONFIG_COUNT - 1);
-    }
+    ASHLAR_FAIL_IF(i >= ASHLAR_CONFIG_COUNT, ASHLAR_EINVAL, "option: %zu; give 0 to %d", i,
+                   ASHLAR_CONFIG_COUNT - 1);
     ashlar_config_option described = {.key = options[i].key, .text = options[i].text};
     write_value(&options[i], initial_of(&options[i]), described.initial);
     (void)write_allowed(&options[i], described.allowed);

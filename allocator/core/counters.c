@@ -1,6 +1,6 @@
 /* counters.c - adding a thread's counters, and the peak that it saw, to the allocator's
  * statistics. */
-#include "allocator/core/counters.h"
+#include "allocator/core/core.h"
 
 ASHLAR_NOINLINE void ashlar__count_peak(ashlar_counters *c) {
     ASHLAR_CHECK2(c->has_peak && c->all.live == c->all.peak);
@@ -15,7 +15,7 @@ static uint64_t changed(uint64_t value, int64_t change) {
     return value + (uint64_t)change;
 }
 
-/* Compare as signed numbers, since a published sum may be below zero; see counters.h. */
+/* Compare as signed numbers, since a published sum may be below zero; see cache.h. */
 static bool is_above(uint64_t value, uint64_t other) {
     return (int64_t)value > (int64_t)other;
 }

@@ -1,16 +1,8 @@
 /* deferred_free.c - frees that wait for all streams: the list of their blocks, and when each is
  * past. */
-#include "allocator/core/deferred_free.h"
+#include "allocator/core/core.h"
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/core/forked.h"
-#include "allocator/core/hold.h"
-#include "allocator/core/note.h"
-#include "allocator/core/slow_path.h"
-#include "allocator/core/streams.h"
-#include "allocator/core/watch.h"
-#include "allocator/heap/away.h"
 
 /* ---- the list ---- */
 
@@ -26,9 +18,9 @@ static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *b
     block->uses = NULL;
     block->older = NULL;
     block->covered_by = ++a->client.free_count;
-    *(a->deferred == NULL ? &a->deferred : &a->newest_deferred->older) = block;
-    a->newest_deferred = block;
-    a->deferred_bytes += block->bytes;
+    *(a->deferred.first == NULL ? &a->deferred.first : &a->deferred.last->older) = block;
+    a->deferred.last = block;
+    a->deferred.bytes += block->bytes;
 }
 
 ashlar_status ashlar__free_deferred(ashlar_allocator *a, void *ptr, bool *is_planned) {
@@ -47,7 +39,7 @@ ashlar_status ashlar__free_deferred(ashlar_allocator *a, void *ptr, bool *is_pla
 
 bool ashlar__has_deferred(ashlar_allocator *a) {
     ashlar__lock_acquire(&a->lock);
-    const bool has_any = a->deferred != NULL;
+    const bool has_any = a->deferred.first != NULL;
     ashlar__lock_release(&a->lock);
     return has_any;
 }
@@ -60,13 +52,13 @@ bool ashlar__deferred_has_more(ashlar_allocator *a, uint64_t release_count) {
 static bool release_locked(ashlar_allocator *a, uint64_t past) {
     ASHLAR_OWNS(&a->lock);
     bool has_any = false;
-    while (a->deferred != NULL && a->deferred->covered_by <= past) {
+    while (a->deferred.first != NULL && a->deferred.first->covered_by <= past) {
         ashlar__shut_out_locked(a);
-        ashlar_block *block = a->deferred;
-        a->deferred = block->older;
+        ashlar_block *block = a->deferred.first;
+        a->deferred.first = block->older;
         ASHLAR_CHECK2(ashlar__block_is_shared(block) && block->uses == NULL);
-        ASHLAR_CHECK2(block->requested == 0 && a->deferred_bytes >= block->bytes);
-        a->deferred_bytes -= block->bytes;
+        ASHLAR_CHECK2(block->requested == 0 && a->deferred.bytes >= block->bytes);
+        a->deferred.bytes -= block->bytes;
         block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
         ashlar__heap_put_stamped(&a->heap, block, 0);
         has_any = true;
@@ -110,9 +102,9 @@ static ashlar_status cover_locked(ashlar_allocator *a) {
 
 void ashlar__deferred_cover(ashlar_allocator *a) {
     ashlar__lock_acquire(&a->lock);
-    if (a->deferred != NULL) {
-        const ashlar_status unused = cover_locked(a);
-        (void)unused; /* then the frees wait for the end of the capture, or for a request */
+    if (a->deferred.first != NULL) {
+        /* Then the frees wait for the end of the capture, or for a request */
+        ASHLAR_IGNORE(cover_locked(a));
     }
     ashlar__lock_release(&a->lock);
 }
@@ -123,8 +115,8 @@ void ashlar__deferred_cover(ashlar_allocator *a) {
 static bool is_awaited_locked(const ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     const ashlar_stream_state *state = a->stream_states;
-    while (state != NULL && (!state->orders_frees ||
-                             ashlar__stream_state_covers_free(state, a->deferred->covered_by))) {
+    while (state != NULL && (!state->orders_frees || ashlar__stream_state_covers_free(
+                                                         state, a->deferred.first->covered_by))) {
         state = state->next;
     }
     return state == NULL;
@@ -138,7 +130,7 @@ enum { DUE_FACTOR = 2 };
 
 static bool fills_handle_locked(const ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    return a->deferred != NULL && a->deferred_bytes >= a->heap.range.handle_bytes;
+    return a->deferred.first != NULL && a->deferred.bytes >= a->heap.range.handle_bytes;
 }
 
 bool ashlar__deferred_fills_handle(ashlar_allocator *a) {
@@ -151,7 +143,7 @@ bool ashlar__deferred_fills_handle(ashlar_allocator *a) {
 bool ashlar__deferred_is_due(ashlar_allocator *a) {
     ashlar__lock_acquire(&a->lock);
     const bool is_due = fills_handle_locked(a) &&
-                        a->deferred_bytes / DUE_FACTOR > ashlar__heap_free_bytes(&a->heap) &&
+                        a->deferred.bytes / DUE_FACTOR > ashlar__heap_free_bytes(&a->heap) &&
                         !is_awaited_locked(a);
     ashlar__lock_release(&a->lock);
     return is_due;
@@ -162,18 +154,18 @@ bool ashlar__deferred_is_due(ashlar_allocator *a) {
 static ashlar_status ask_locked(ashlar_allocator *a, bool *has_any) {
     ASHLAR_OWNS(&a->lock);
     uint64_t past = a->client.free_count;
-    *has_any = a->deferred == NULL;
+    *has_any = a->deferred.first == NULL;
     if (!*has_any && !is_awaited_locked(a)) {
         ASHLAR_TRY(cover_locked(a));
     }
     for (ashlar_stream_state *state = a->stream_states;
-         state != NULL && !*has_any && past >= a->deferred->covered_by; state = state->next) {
+         state != NULL && !*has_any && past >= a->deferred.first->covered_by; state = state->next) {
         if (!state->orders_frees) {
             continue;
         }
         if (state->pending_count > 0 && ashlar__stream_state_free_past(state) < past) {
-            const ashlar_status unused = ashlar__stream_state_query(state, &a->client);
-            (void)unused; /* then nothing more is known */
+            /* Then nothing more is known */
+            ASHLAR_IGNORE(ashlar__stream_state_query(state, &a->client));
         }
         const uint64_t known = ashlar__stream_state_free_past(state);
         past = known < past ? known : past;
@@ -197,7 +189,7 @@ static size_t awaited_locked(const ashlar_allocator *a,
     for (ashlar_stream_state *state = a->stream_states; state != NULL && count < ASHLAR_AWAITED_MAX;
          state = state->next) {
         if (state->orders_frees && state->pending_count > 0 &&
-            ashlar__stream_state_free_past(state) < a->deferred->covered_by) {
+            ashlar__stream_state_free_past(state) < a->deferred.first->covered_by) {
             states[count++] = state;
         }
     }
@@ -223,7 +215,7 @@ bool ashlar__deferred_wait(ashlar_allocator *a) {
 ashlar_device_wait ashlar__deferred_begin_wait(ashlar_allocator *a) {
     ashlar_device_wait wait = {0};
     ashlar__lock_acquire(&a->lock);
-    if (a->deferred != NULL || a->heap.awaited != NULL) {
+    if (a->deferred.first != NULL || a->heap.awaited != NULL) {
         ashlar__shut_out_locked(a);
         wait = (ashlar_device_wait){ashlar__watch_begin_wait_locked(a), a->client.free_count};
     }

@@ -1,24 +1,143 @@
 /*
- * free.c - freeing under the lock: blocks that a thread's cache does not accept.
+ * free.c - from an address to its block; freeing under the lock; and blocks that several streams
+ * use.
  */
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/core/deferred_free.h"
-#include "allocator/core/dry_run.h"
-#include "allocator/core/forked.h"
-#include "allocator/core/hold.h"
-#include "allocator/core/miss.h"
-#include "allocator/core/note.h"
-#include "allocator/core/report.h"
-#include "allocator/core/shared.h"
-#include "allocator/heap/away.h"
-#include "allocator/core/slow_path.h"
-#include "allocator/core/streams.h"
-#include "allocator/core/watch.h"
-#include "allocator/plan/planner.h"
-#include "allocator/trace/trace_ring.h"
+#include "allocator/plan/plan_memory.h"
+
+/*
+ * The block that contains an offset. Inside a plan's memory, the live slot block at the offset, if
+ * any.
+ */
+static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
+    const ashlar_block *block = ashlar__heap_find(heap, offset);
+    const ashlar_block *at = block;
+    while (at != NULL && block->state == ASHLAR_BLOCK_PLAN_MEMORY &&
+           at != ashlar__heap_next(block)) {
+        if (at != block && at->offset <= offset && offset < at->offset + at->bytes) {
+            return at;
+        }
+        at = ashlar__block_after(at);
+    }
+    return block;
+}
+
+/*
+ * Say what is wrong with a pointer that is not the start of a live block. Errors: ASHLAR_EPOINTER.
+ */
+static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, size_t offset) {
+    ASHLAR_OWNS(&a->lock);
+    /* Shut out other threads' hits, which write the fields read here. */
+    ashlar__caches_claim_locked(a, ashlar__cache_recent);
+    const ashlar_block *block = find_around(&a->heap, offset);
+    const size_t requested = block != NULL ? ashlar__block_live_bytes(block) : 0;
+    ashlar__caches_release_locked(a, ashlar__cache_recent);
+    ASHLAR_FAIL_IF(block == NULL || !ashlar__heap_is_mapped(&a->heap, offset), ASHLAR_EPOINTER,
+                   "%p: not a block of this allocator", ptr);
+    if (requested == 0) {
+        return ashlar__fail(ASHLAR_EPOINTER, "%p: freed before, or never handed out", ptr);
+    }
+    return ashlar__fail(ASHLAR_EPOINTER,
+                        "%p: %zu bytes inside a block; use the block's own address", ptr,
+                        offset - block->offset);
+}
+
+ashlar_status ashlar__find_live_locked(ashlar_allocator *a, const void *ptr, ashlar_block **out) {
+    ASHLAR_OWNS(&a->lock);
+    /* An address below the base wraps around to a huge offset, so it is refused like one above. */
+    const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
+    ashlar_block *block = NULL;
+    if (offset < a->constants.range_bytes) {
+        block = ashlar__page_map_get(&a->constants.map, offset);
+    }
+    if (block == NULL || ashlar__block_live_bytes(block) == 0) {
+        return bad_pointer_locked(a, ptr, offset);
+    }
+    ASHLAR_CHECK2(block->offset == offset && block->state == ASHLAR_BLOCK_USED);
+    *out = block;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **base,
+                                  size_t *bytes) {
+    const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
+    ashlar_status status = ASHLAR_OK;
+    ASHLAR_REFUSE_OF_PARENT(a);
+    ashlar__lock_acquire(&a->lock);
+    ashlar__caches_claim_locked(a, ashlar__cache_recent);
+    const bool is_ours = offset < a->constants.range_bytes;
+    const ashlar_block *block = is_ours ? find_around(&a->heap, offset) : NULL;
+    const size_t requested = block != NULL ? ashlar__block_live_bytes(block) : 0;
+    if (requested != 0 && offset - block->offset < requested) {
+        *base = ashlar__ptr_out(a->constants.base + block->offset);
+        *bytes = requested;
+    } else {
+        status = ashlar__fail(ASHLAR_EPOINTER, "%p: in no live block of this allocator", ptr);
+    }
+    ashlar__caches_release_locked(a, ashlar__cache_recent);
+    ashlar__lock_release(&a->lock);
+    return status;
+}
+
+ashlar_status ashlar_allocator_segment(ashlar_allocator *a, const void *ptr, void **base,
+                                       size_t *bytes) {
+    void *start;
+    size_t block_bytes;
+    ASHLAR_FAIL_IF(a->heap.range.kind != ASHLAR_RANGE_SHARED, ASHLAR_ENOTSUP,
+                   "segment: the allocator was made without share=on");
+    ASHLAR_TRY(ashlar__find_around(a, ptr, &start, &block_bytes));
+    ashlar__allocator_enter(a);
+    const ashlar_block *block = ashlar__heap_find(&a->heap, (size_t)ashlar__ptr_in(start));
+    if (block != NULL) {
+        *base = ashlar__ptr_out(block->window->offset);
+        *bytes = block->window->bytes;
+    }
+    ashlar__allocator_leave(a);
+    ASHLAR_FAIL_IF(block == NULL, ASHLAR_EPOINTER, "%p: freed meanwhile", ptr);
+    return ASHLAR_OK;
+}
+
+size_t ashlar_allocator_segment_granularity(const ashlar_allocator *a) {
+    return a->heap.range.kind == ASHLAR_RANGE_SHARED ? a->heap.range.handle_bytes : 1;
+}
+
+bool ashlar__has_reserved(ashlar_allocator *a, const void *ptr) {
+    const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
+    if (ashlar__is_of_parent(a)) {
+        return false;
+    }
+    ashlar__allocator_enter(a);
+    const bool is_there = ashlar__heap_is_mapped(&a->heap, offset);
+    ashlar__allocator_leave(a);
+    return is_there;
+}
+
+bool ashlar__is_sound_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar__caches_claim_locked(a, own); /* because hits write to the blocks that they hand out */
+    const bool is_sound = ashlar__heap_check(&a->heap) == ASHLAR_OK;
+    ashlar__caches_release_locked(a, own);
+    return is_sound;
+}
+
+/* ---- freeing ---- */
+
+ashlar_status ashlar__call_find_locked(ashlar_allocator *a, ashlar_call *call) {
+    ASHLAR_OWNS(&a->lock);
+    if (call->block != NULL) {
+        return ASHLAR_OK;
+    }
+    ashlar_block *block = NULL;
+    ASHLAR_TRY(ashlar__find_live_locked(a, call->ptr, &block));
+    call->state = block->stream_state;
+    if (call->names_stream) {
+        ASHLAR_TRY(ashlar__stream_state_of_locked(a, call->stream, &call->state));
+    }
+    call->block = block;
+    return ASHLAR_OK;
+}
 
 /*
  * Do what a free without the lock does, so that an allocator whose caches are bypassed hands out
@@ -94,124 +213,11 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     }
     if (own != NULL) {
         ashlar__cache_flush_pending(own);
-        if (block->bytes > ASHLAR_SC_MAX_BYTES) {
-            ashlar__cache_flush_large(own);
-        }
+    }
+    if (own != NULL && block->bytes > ASHLAR_SC_MAX_BYTES) {
+        ashlar__cache_flush_large(own);
     }
     ashlar__cache_give_back_locked(a, block);
-}
-
-static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
-                        ashlar_stream_state *state) {
-    ASHLAR_OWNS(&a->lock);
-    ashlar__count_free_locked(a, own, block->requested, block->tag);
-    ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, state);
-    if (state != block->stream_state) {
-        ashlar__step_record_share_locked(a, block);
-    }
-    ashlar__step_record_free_locked(a, block);
-    ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__block_live_bytes(block) > 0);
-    if (!ashlar__block_is_of_slot(block)) {
-        block->requested = 0;
-    }
-    give_locked(a, own, block, state);
-    ASHLAR_CHECK3(ashlar__is_sound_locked(a, own));
-}
-
-/*
- * Have the stream that frees the block wait for the fill of the block's red zone, and for all uses.
- */
-static ashlar_status join_filled_locked(ashlar_allocator *a, ashlar_block *block,
-                                        ashlar_stream_state *state) {
-    ASHLAR_OWNS(&a->lock);
-    ashlar_stream_state *own = block->stream_state;
-    ashlar_status status = ASHLAR_OK;
-    if (own != state) {
-        const uint64_t tick =
-            block->covered_by > 0 ? block->covered_by - 1 : ashlar__stream_state_stamp(own);
-        status = ashlar__shared_wait_locked(a, own, tick, state->stream);
-    }
-    if (status == ASHLAR_OK && own != state) {
-        /* The free queues work on this stream. If it then fails, the next free must wait for that
-         * work. */
-        status = ashlar__away_add_any_use(&a->heap, block, state);
-    }
-    return status == ASHLAR_OK ? ashlar__shared_join_locked(a, ashlar__shared_uses(block), state)
-                               : status;
-}
-
-/* Free a block with guard=fill: into the quarantine. */
-static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block,
-                                        ashlar_stream_state *state, ashlar_call_site place) {
-    ASHLAR_OWNS(&a->lock);
-    const size_t requested = block->requested;
-    ashlar_status status = join_filled_locked(a, block, state);
-    if (status == ASHLAR_OK) {
-        status = ashlar__guard_fill_free_locked(a->guard_fill, block, state);
-        /* A free that fails may have queued work, and the next attempt must wait for this work. */
-        block->covered_by = block->stream_state == state ? 0 : block->covered_by;
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    ashlar__away_drop_uses(&a->heap, block); /* the stream of the free waits for all of them */
-    ashlar__count_free_locked(a, NULL, requested, block->tag);
-    ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, state);
-    block->requested = 0;
-    ashlar__guard_fill_put_locked(a->guard_fill, block, requested, state, place);
-    return ASHLAR_OK;
-}
-
-/*
- * The state of the stream that used the block last: that of *stream or, if `stream` is NULL, that
- * of the stream that the block was allocated for.
- */
-static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream *stream,
-                                       ashlar_stream_state *taken_for, ashlar_stream_state **out) {
-    ASHLAR_OWNS(&a->lock);
-    *out = taken_for;
-    return stream != NULL ? ashlar__stream_state_of_locked(a, *stream, out) : ASHLAR_OK;
-}
-
-/*
- * In a guard mode, a free and the later release pass the stream of the block's last use to the
- * driver. That is impossible if the stream is gone or watched, or is a per-thread default stream,
- * which only its own thread can name. Then use the legacy default stream instead, and have it wait
- * for the last use. The legacy stream waits for a per-thread default stream by itself.
- */
-static ashlar_status name_live_state_locked(ashlar_allocator *a, ashlar_stream_state **state) {
-    ASHLAR_OWNS(&a->lock);
-    ashlar_stream_state *last = *state;
-    const bool may_end = a->client.watches_streams && ashlar__stream_can_end(last->stream);
-    if (!last->is_gone && !may_end && last->thread == 0) {
-        return ASHLAR_OK;
-    }
-    const uint64_t tick = ashlar__stream_state_stamp(last);
-    ashlar_status status = ASHLAR_OK;
-    if (ashlar__stream_state_is_silent(last, &a->client)) {
-        status = ashlar__watch_settle_locked(a);
-    } else if (last->is_gone || may_end) {
-        /*
-         * If the stream is gone, this call records nothing, and fails if no event follows the use.
-         */
-        status = ashlar__stream_state_cover(last, &a->client, tick, &a->stats.events_recorded);
-        if (status == ASHLAR_OK) {
-            status = ashlar__stream_state_wait_on(last, &a->client, NULL, tick);
-        }
-    }
-    return status == ASHLAR_OK ? ashlar__stream_state_of_locked(a, NULL, state) : status;
-}
-
-/*
- * Whether guard=fill checks a block that is freed on `state`. It skips blocks of graph pools. It
- * also skips blocks with a use that no event follows, since these are never used again.
- */
-static bool guards_block(const ashlar_allocator *a, const ashlar_block *block,
-                         const ashlar_stream_state *state) {
-    const ashlar_stream_state *own = block->stream_state;
-    return a->guard_fill != NULL && !own->is_pool && !state->is_lost &&
-           !(own->is_lost && block->covered_by == 0) &&
-           !ashlar__shared_has_lost(ashlar__shared_uses(block));
 }
 
 /*
@@ -219,90 +225,53 @@ static bool guards_block(const ashlar_allocator *a, const ashlar_block *block,
  * captured, its pool stands for it: what the pool hands out next comes behind the captured work.
  * That is not so for other streams, so the block waits for a last use there.
  */
-static ashlar_status return_to_pool_locked(ashlar_allocator *a, ashlar_block *block,
-                                           ashlar_stream_state **state) {
+static ashlar_status return_to_pool_locked(ashlar_allocator *a, ashlar_call *call) {
     ASHLAR_OWNS(&a->lock);
-    ashlar_stream_state *pool = block->stream_state, *last = *state;
-    *state = pool;
-    return last == pool || last->pool == pool ? ASHLAR_OK
-                                              : ashlar__away_add_any_use(&a->heap, block, last);
+    ashlar_stream_state *pool = call->block->stream_state, *last = call->state;
+    call->state = pool;
+    return last == pool || last->pool == pool
+               ? ASHLAR_OK
+               : ashlar__away_add_any_use(&a->heap, call->block, last);
 }
 
-static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, const void *ptr,
-                                       const ashlar_stream *stream, ashlar_call_site place) {
+ashlar_status ashlar__core_free_locked(ashlar_allocator *a, ashlar_call *call) {
     ASHLAR_OWNS(&a->lock);
-    ashlar_block *block = NULL;
-    ashlar_stream_state *state = NULL;
-    ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
-    if (status == ASHLAR_OK) {
-        status = last_state_locked(a, stream, block->stream_state, &state);
+    ASHLAR_TRY(ashlar__call_find_locked(a, call));
+    ashlar_block *block = call->block;
+    if (block->stream_state->is_pool) {
+        ASHLAR_TRY(return_to_pool_locked(a, call));
     }
-    if (status == ASHLAR_OK && guards_block(a, block, state)) {
-        status = name_live_state_locked(a, &state);
-        return status == ASHLAR_OK ? free_filled_locked(a, block, state, place) : status;
+    ashlar__count_free_locked(a, call->request.own, block->requested, block->tag);
+    if (call->state != block->stream_state) {
+        ashlar__step_record_share_locked(a, block);
     }
-    if (status == ASHLAR_OK && block->stream_state->is_pool) {
-        status = return_to_pool_locked(a, block, &state);
+    ashlar__step_record_free_locked(a, block);
+    ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__block_live_bytes(block) > 0);
+    if (!ashlar__block_is_of_slot(block)) {
+        block->requested = 0;
     }
-    if (status == ASHLAR_OK) {
-        free_locked(a, own, block, state);
-    }
-    return status;
+    give_locked(a, call->request.own, block, call->state);
+    ASHLAR_CHECK3(ashlar__is_sound_locked(a, call->request.own));
+    return ASHLAR_OK;
 }
 
-static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashlar_stream *stream,
-                               const void *caller) {
-    if (ptr == NULL || ashlar__is_of_parent(a)) {
+/* ---- blocks that several streams use ---- */
+
+ashlar_status ashlar__core_use_locked(ashlar_allocator *a, ashlar_call *call) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_TRY(ashlar__call_find_locked(a, call));
+    ashlar_block *block = call->block;
+    if (call->state == block->stream_state || call->state->pool == block->stream_state) {
         return ASHLAR_OK;
     }
-    const ashlar_call_site place = {caller, ashlar__thread_number()};
-    ashlar_cache *own = ashlar__cache_get(a);
-    /* guards need every call: no caches */
-    ASHLAR_CHECK2(own == NULL || !ashlar__allocator_is_guarded(a));
-    ashlar_stream_state *named = NULL;
-    ashlar__lock_acquire(&a->lock);
-    ashlar_status status =
-        stream != NULL ? ashlar__watch_begin_locked(a, *stream, &named) : ASHLAR_OK;
-    if (status == ASHLAR_OK) {
-        status = ashlar__dry_run_has(own, ptr) ? ashlar__dry_run_free_locked(a, own, ptr, stream)
-                                               : free_block_locked(a, own, ptr, stream, place);
-        ashlar__watch_end_locked(named);
-    }
-    ashlar__allocator_leave(a);
-    return status == ASHLAR_OK ? ashlar__guard_take_finding(a) : status;
-}
-
-ashlar_status ashlar__free_from(ashlar_allocator *a, void *ptr, const void *caller) {
-    return free_from(a, ptr, NULL, caller);
-}
-
-ashlar_status ashlar__free_slow(ashlar_allocator *a, void *ptr) {
-    return free_from(a, ptr, NULL, NULL);
-}
-
-ashlar_status ashlar_free_on(ashlar_allocator *a, void *ptr, ashlar_stream stream) {
-    return free_from(a, ptr, &stream, ASHLAR_RETURN_ADDRESS());
-}
-
-/* In a guard mode only the requested bytes are usable: an access beyond them is a mistake. */
-static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, size_t *out) {
-    ASHLAR_OWNS(&a->lock);
-    ashlar_block *block = NULL;
-    const ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
-    if (status == ASHLAR_OK) {
-        *out = a->guard_fill != NULL ? block->requested : block->bytes;
-    }
+    const ashlar_status status = ashlar__away_add_use(&a->heap, block, call->state);
+    ashlar__step_record_share_locked(a, block);
     return status;
 }
 
-ashlar_status ashlar_allocator_usable_bytes(ashlar_allocator *a, const void *ptr, size_t *out) {
-    ASHLAR_REFUSE_OF_PARENT(a);
-    /* The thread's cache is needed only for an address of a dry run. */
-    const ashlar_cache *own = (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE ? ashlar__cache_get(a) : NULL;
-    ashlar__lock_acquire(&a->lock);
-    const ashlar_status status = ashlar__dry_run_has(own, ptr)
-                                     ? ashlar__dry_run_bytes_locked(a, own, ptr, out)
-                                     : usable_bytes_locked(a, ptr, out);
-    ashlar__lock_release(&a->lock);
-    return status;
+bool ashlar__shared_has_lost(const ashlar_use *uses) {
+    while (uses != NULL && !uses->stream_state->is_lost) {
+        uses = uses->next;
+    }
+    return uses != NULL;
 }

@@ -5,18 +5,12 @@
  * count as past: only requests of the same capture find these blocks, and they do not merge with
  * idle memory.
  */
+#include "allocator/core/core.h"
+
 #include <ashlar/graph_pool.h>
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/core/allocator_impl.h"
-#include "allocator/core/forked.h"
-#include "allocator/core/shared.h"
-#include "allocator/core/streams.h"
-#include "allocator/core/hold.h"
-#include "allocator/core/watch.h"
-#include "allocator/heap/away.h"
 
 /* Lock: the allocator's. */
 struct ashlar_graph_pool {
@@ -42,9 +36,7 @@ static void ask_before_locked(ashlar_allocator *a, ashlar_stream_state *home) {
     ASHLAR_OWNS(&a->lock);
     ashlar__caches_forget_stream_locked(a, home);
     if (!ashlar__stream_state_is_quiet(home) || home->oldest_away != NULL) {
-        const ashlar_status unused =
-            ashlar__stream_state_ask_idle(home, &a->client, &a->stats.events_recorded);
-        (void)unused;
+        ASHLAR_IGNORE(ashlar__stream_state_ask_idle(home, &a->client, &a->stats.events_recorded));
         (void)ashlar__away_settle(&a->heap);
     }
 }
@@ -79,9 +71,8 @@ static ashlar_status begin_locked(ashlar_graph_pool *pool, ashlar_stream stream)
 static ashlar_status begin(ashlar_graph_pool *pool, ashlar_stream stream) {
     ashlar_allocator *a = pool->allocator;
     ashlar_stream_state *named = NULL;
-    if (ashlar__stream_named(stream) == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "stream: the legacy default stream cannot be captured");
-    }
+    ASHLAR_FAIL_IF(ashlar__stream_named(stream) == NULL, ASHLAR_EINVAL,
+                   "stream: the legacy default stream cannot be captured");
     ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__driver_begin_capture(a->device->driver);
     ashlar__allocator_enter(a);
@@ -99,10 +90,8 @@ static ashlar_status begin(ashlar_graph_pool *pool, ashlar_stream stream) {
 
 ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
                                       ashlar_graph_pool **out) {
-    ashlar_graph_pool *pool = ashlar__host_calloc(1, sizeof *pool);
-    if (pool == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a pool");
-    }
+    ashlar_graph_pool *pool;
+    ASHLAR_HOST_NEW(pool, 1, "no host memory for a pool");
     pool->allocator = a;
     const ashlar_status status = begin(pool, stream);
     if (status != ASHLAR_OK) {
@@ -157,6 +146,27 @@ static bool end_like_stream_locked(ashlar_allocator *a, ashlar_stream_state *sta
     return is_covered;
 }
 
+/* Turn every use by `from` into a use by `to` that lasts until now. */
+static void rehome_uses_locked(ashlar_allocator *a, ashlar_stream_state *from,
+                               ashlar_stream_state *to) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(from != to);
+    ashlar__away_move_queue(&a->heap, from, to);
+    for (ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
+         block = ashlar__block_after(block)) {
+        ashlar_use *use = ashlar__away_find_use(block, from);
+        if (use != NULL) {
+            /*
+             * `to` may then be noted twice. That does no harm: both uses become past at the same
+             * time.
+             */
+            use->stream_state = to;
+            use->tick =
+                ashlar__block_live_bytes(block) == 0 ? ashlar__stream_state_next(to) - 1 : 0;
+        }
+    }
+}
+
 /*
  * Let the pool's live blocks count as taken for the stream of `to`. The pool's free memory waits
  * for that stream's work, and then serves whoever adopts it first, like that of a stream that has
@@ -168,7 +178,7 @@ static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(from->is_pool && from->is_ended && from->event_count == 0 && !to->is_pool);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
-    ashlar__shared_rehome_locked(a, from, to);
+    rehome_uses_locked(a, from, to);
     const bool is_apart = end_like_stream_locked(a, from, to);
     for (ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
          block = ashlar__heap_next(block)) {
@@ -212,9 +222,7 @@ static ashlar_status release_locked(ashlar_graph_pool *pool, ashlar_stream strea
     ashlar_stream_state *to = NULL;
     ASHLAR_TRY(refuse_captured(pool));
     ashlar_status status = ashlar__stream_state_of_locked(a, stream, &to);
-    if (status == ASHLAR_OK) {
-        status = fill_red_zones_locked(a, pool->stream_state, to);
-    }
+    ASHLAR_THEN(status, fill_red_zones_locked(a, pool->stream_state, to));
     if (status == ASHLAR_OK) {
         hand_over_locked(a, pool->stream_state, to);
         if (pool->stream_state->released_on == NULL ||

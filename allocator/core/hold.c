@@ -2,13 +2,9 @@
  * hold.c - shutting threads out of their caches, choosing the thread that holds a stream, and
  * sending freed blocks to that thread.
  */
-#include "allocator/core/hold.h"
+#include "allocator/core/core.h"
 
 #include <sched.h>
-
-#include "allocator/base/check_level.h"
-#include "allocator/base/threads.h"
-#include "allocator/heap/away.h"
 
 /* After this many handovers nobody holds the stream any more, since its threads take turns. */
 enum { HANDOVERS_MAX = 4 };
@@ -222,6 +218,18 @@ ashlar_block *ashlar__returned_take(ashlar_stream_state *state) {
     return atomic_load_explicit(&state->returned, memory_order_relaxed) != NULL
                ? atomic_exchange_explicit(&state->returned, NULL, memory_order_acquire)
                : NULL;
+}
+
+void ashlar__returned_take_in(ashlar_cache *own, ashlar_magazines *m) {
+    ashlar_allocator *a = own->allocator;
+    for (ashlar_block *next, *block = ashlar__returned_take(m->stream_state); block != NULL;
+         block = next) {
+        next = block->older;
+        block->list = (uint16_t)ashlar__cache_list(block->bytes);
+        if (block->list == ASHLAR_CACHE_LARGE_LIST || !ashlar__cache_push(own, m, block)) {
+            ashlar__release_own_block(&a->heap, block);
+        }
+    }
 }
 
 void ashlar__returned_put_locked(ashlar_allocator *a, ashlar_stream_state *state) {

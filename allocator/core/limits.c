@@ -2,16 +2,9 @@
  * limits.c - how much memory an allocator takes from the device (trim, limit, reservation, seal,
  * and the program's callback that frees blocks), and which peer devices may use this memory.
  */
-#include "allocator/core/slow_path.h"
+#include "allocator/core/core.h"
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/core/allocators.h"
-#include "allocator/core/forked.h"
-#include "allocator/core/hold.h"
-#include "allocator/core/note.h"
-#include "allocator/core/streams.h"
-#include "allocator/heap/away.h"
 
 /* ---- giving memory back ---- */
 
@@ -90,10 +83,7 @@ static ashlar_status reserve_locked(ashlar_allocator *a, size_t bytes) {
     }
     /* A segment must lie in some stream's zone. The zone of this state belongs to no stream and has
      * seen no work, so the first stream that needs memory takes it over. */
-    const ashlar_status status = ashlar__stream_state_new_locked(a, ASHLAR_NO_STREAM, &state);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__stream_state_new_locked(a, ASHLAR_NO_STREAM, &state));
     state->is_gone = true;
     state->recorded = state->completed = 1;
     return ashlar__heap_reserve(&a->heap, &state->zones[ASHLAR_ZONE_LARGE], bytes);
@@ -284,9 +274,7 @@ ashlar_status ashlar_allocator_allow_peer(ashlar_allocator *a, int ordinal) {
     ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__allocator_enter(a);
     ashlar_status status = can_be_peer_locked(a, ordinal);
-    if (status == ASHLAR_OK) {
-        status = ashlar__heap_allow_peer(&a->heap, ordinal);
-    }
+    ASHLAR_THEN(status, ashlar__heap_allow_peer(&a->heap, ordinal));
     ashlar__allocator_leave(a);
     return status;
 }

@@ -1,169 +1,667 @@
-/* miss.c - serving a request, or a free, from the zones that the thread's cache holds. */
-#include "allocator/core/miss.h"
+/*
+ * miss.c - a request that the thread's own cache cannot serve, from the search for memory to the
+ * report that there is none.
+ *
+ * A search goes through the rungs of two tables, from top to bottom, until one finds a block.
+ * Those of `search_rungs` neither wait on the host nor empty other threads' caches. If they fail,
+ * each of `room_rungs` makes room and, where that frees memory, searches again.
+ *
+ * No stream is made to wait for another one while memory can still be mapped, and then first for no
+ * work that was queued after the memory was freed. Where memory cannot move, gaps of streams that
+ * have ended come before new memory. Every function here is called with the allocator's lock held.
+ */
+#include "allocator/core/core.h"
 
-#include "allocator/base/check_level.h"
-#include "allocator/core/cycle.h"
-#include "allocator/core/hand_out.h"
-#include "allocator/core/note.h"
-#include "allocator/core/slow_path.h"
-#include "allocator/heap/away.h"
+#include <inttypes.h>
+#include <stdio.h>
 
-ashlar_block *ashlar__gap_of_own(const ashlar_zone *zone, ashlar_cache *own, size_t bytes) {
-    ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
-    const bool is_at_end = gap == NULL || gap->next == NULL;
-    if (is_at_end && own != NULL && own->weight[bytes > ASHLAR_SC_MAX_BYTES] != 0) {
-        ashlar__cache_flush_stream(own, zone->owner, bytes);
-        gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
-    }
-    return gap;
+#include "allocator/base/clock.h"
+#include "allocator/base/error.h"
+#include "allocator/plan/plan_memory.h"
+
+/* ---- the order of a search ---- */
+
+/* A rung is tried if the request has all that it needs. */
+enum { MAY_MAP = 1, MAY_WAIT = 2, MAY_MOVE = 4, HAS_SEGMENTS = 8 };
+
+typedef struct rung {
+    ashlar_rung_fn *take;
+    ashlar_rung counter; /* the counter to raise if it serves the request */
+    unsigned needs;
+} rung;
+
+/* A segment does not move, and is not given back for a larger one while the device has room. */
+static unsigned abilities(const ashlar_allocator *a, const ashlar_request *r) {
+    const bool may_map = !r->is_at_hand || r->percent > 0;
+    const bool has_segments = a->heap.range.segments != NULL;
+    return (may_map ? MAY_MAP : 0) | (r->is_at_hand ? 0 : MAY_WAIT) |
+           (!r->is_at_hand || (may_map && !has_segments) ? MAY_MOVE : 0) |
+           (has_segments ? HAS_SEGMENTS : 0);
 }
 
-static inline ashlar_status free_to_zone(ashlar_allocator *a, ashlar_cache *own,
-                                         ashlar_block *block) {
-    ashlar__count_back(own, block);
-    ashlar__miss_put(a, own, block);
-    ashlar__cache_leave(own);
+static ashlar_status climb(ashlar_allocator *a, const ashlar_request *r, const rung *rungs,
+                           size_t count, ashlar_block **out, ashlar_rung *counter) {
+    const unsigned has = abilities(a, r);
+    for (size_t i = 0; i < count && *out == NULL; i++) {
+        if ((rungs[i].needs & ~has) == 0) {
+            *counter = rungs[i].counter;
+            ASHLAR_TRY(rungs[i].take(a, r, out));
+        }
+    }
     return ASHLAR_OK;
 }
 
-/* Whether an event should follow the free of a block. */
-static inline bool wants_event(const ashlar_allocator *a, const ashlar_block *block) {
-    return a->heap.is_near_limit && block->bytes > ASHLAR_SC_MAX_BYTES;
+/* With less than 1/8 of the limit left, streams may soon want each other's memory. */
+enum { NEAR_DIVISOR = 8 };
+
+static bool has_several(const ashlar_allocator *a) {
+    return a->stream_states != NULL && a->stream_states->next != NULL;
 }
 
-/* Free a block that cannot go to its zone now, or whose free is the first one after a peak. */
-static ASHLAR_NOINLINE ashlar_status free_pending(ashlar_allocator *a, ashlar_cache *own, void *ptr,
-                                                  ashlar_block *block) {
-    if (ashlar__miss_may_put(a, own, block->stream_state) && !wants_event(a, block)) {
-        return free_to_zone(a, own, block);
+static ashlar_status map_new(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    const ashlar_status status = ashlar__rung_map_new(a, r, out);
+    const size_t limit = a->heap.range.limit_bytes;
+    a->heap.is_near_limit =
+        has_several(a) && a->heap.range.mapped_bytes > limit - limit / NEAR_DIVISOR;
+    return status;
+}
+
+/* The stream's own gaps that have memory, after the blocks that are on their way to other threads
+ * were put where a search finds them: from here on, memory is short. */
+static ashlar_status take_own_in_need(ashlar_allocator *a, const ashlar_request *r,
+                                      ashlar_block **out) {
+    a->heap.short_at = ashlar__heap_count_use(&a->heap);
+    a->heap.short_count++;
+    a->heap.was_short = true;
+    for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        ashlar__returned_put_locked(a, state);
     }
-    if (!wants_event(a, block) && ashlar__cache_add_pending(own, block)) {
-        ashlar__take_back(own, block);
-        return ASHLAR_OK;
+    return ashlar__rung_take_mapped(a, r, out);
+}
+
+/* Memory that came home by asking all streams, or was home and is past now. */
+static ashlar_status ask_all(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    ASHLAR_TRY(ashlar__rung_ask_all(a));
+    return ashlar__rung_take_mapped(a, r, out);
+}
+
+/* Not for captured work, which may not wait for other work, nor for requests for all streams. */
+static ashlar_status wait_in_stream(ashlar_allocator *a, const ashlar_request *r, bool prompt,
+                                    ashlar_block **out) {
+    return ashlar__stream_state_can_wait(r->stream_state, &a->client)
+               ? ashlar__rung_borrow_waited(a, r, prompt, out)
+               : ASHLAR_OK;
+}
+
+static ashlar_status wait_promptly(ashlar_allocator *a, const ashlar_request *r,
+                                   ashlar_block **out) {
+    return wait_in_stream(a, r, true, out);
+}
+
+/* Behind the best gap of the stream's own zone, which ashlar__ladder_take_locked() tries first. */
+static const rung search_rungs[] = {
+    {ashlar__rung_take_home, ASHLAR_RUNG_IDLE, 0},
+    {ashlar__rung_borrow_ended, ASHLAR_RUNG_COMPLETED, HAS_SEGMENTS},
+    {ashlar__rung_leave_plan, ASHLAR_RUNG_IDLE, MAY_MAP},
+    {map_new, ASHLAR_RUNG_MAPPED, MAY_MAP},
+    {take_own_in_need, ASHLAR_RUNG_SAME_STREAM, 0},
+    {ask_all, ASHLAR_RUNG_COMPLETED, 0},
+    {ashlar__rung_borrow_past, ASHLAR_RUNG_COMPLETED, 0},
+    {wait_promptly, ASHLAR_RUNG_WAITED, MAY_WAIT},
+    {ashlar__rung_map_free, ASHLAR_RUNG_GATHERED, MAY_MOVE},
+};
+
+/* The rungs behind the first. *out is NULL if nothing was found; then the error detail says why. */
+static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
+                               ashlar_rung *counter) {
+    ashlar__shut_out_locked(a); /* all these rungs may touch other streams' zones */
+    a->client.is_wanting = true;
+    const ashlar_status status =
+        climb(a, r, search_rungs, sizeof search_rungs / sizeof(rung), out, counter);
+    a->client.is_wanting = false;
+    return status;
+}
+
+static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    ashlar_rung unused;
+    ASHLAR_TRY(ashlar__rung_take_own(a, r, out));
+    return *out == NULL ? search_on(a, r, out, &unused) : ASHLAR_OK;
+}
+
+/* ---- making room ---- */
+
+/* What all caches hold. True if that was any memory. */
+static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
+    const size_t used_bytes = ashlar__heap_used_bytes(&a->heap);
+    ashlar__caches_flush_locked(a, r->own);
+    ASHLAR_CHECK2(ashlar__heap_used_bytes(&a->heap) <= used_bytes);
+    return ashlar__heap_used_bytes(&a->heap) != used_bytes;
+}
+
+static ashlar_status take_of_caches(ashlar_allocator *a, const ashlar_request *r,
+                                    ashlar_block **out) {
+    return drain_caches(a, r) ? search(a, r, out) : ASHLAR_OK;
+}
+
+/* Behind all work, also what was queued after the memory was freed. */
+static ashlar_status wait_behind_all(ashlar_allocator *a, const ashlar_request *r,
+                                     ashlar_block **out) {
+    a->client.is_wanting = true;
+    const ashlar_status status = wait_in_stream(a, r, false, out);
+    a->client.is_wanting = false;
+    return status;
+}
+
+/* Plans that no step is in, one memory at a time. */
+static ashlar_status take_of_plans(ashlar_allocator *a, const ashlar_request *r,
+                                   ashlar_block **out) {
+    while (*out == NULL && ashlar__planner_give_up_locked(&a->planner, &a->heap)) {
+        ASHLAR_TRY(search(a, r, out));
+        if (*out == NULL) { /* the steps' work was queued before, so one plan may be enough */
+            ASHLAR_TRY(wait_behind_all(a, r, out));
+        }
     }
-    ashlar__cache_leave(own);
-    return ashlar__free_slow(a, ptr);
+    return ASHLAR_OK;
 }
 
-ASHLAR_NOINLINE ashlar_status ashlar__free_miss(ashlar_allocator *a, void *ptr,
-                                                ashlar_block *block) {
-    ashlar_cache *own = ashlar__cache_recent;
-    return ASHLAR_LIKELY(ashlar__miss_may_put(a, own, block->stream_state) &&
-                         !own->counters.is_at_peak && !wants_event(a, block))
-               ? free_to_zone(a, own, block)
-               : free_pending(a, own, ptr, block);
+/* After the lock was dropped: meanwhile other threads or the program's callback may have filled
+ * caches, or freed the last block that kept a plan's memory. */
+static ashlar_status search_again(ashlar_allocator *a, const ashlar_request *r,
+                                  ashlar_block **out) {
+    (void)drain_caches(a, r);
+    ASHLAR_TRY(search(a, r, out));
+    return *out == NULL ? take_of_plans(a, r, out) : ASHLAR_OK;
 }
 
-void ashlar__miss_take_returned(ashlar_cache *own, ashlar_magazines *m) {
-    ashlar_allocator *a = own->allocator;
-    for (ashlar_block *next, *block = ashlar__returned_take(m->stream_state); block != NULL;
-         block = next) {
-        next = block->older;
-        block->list = (uint16_t)ashlar__cache_list(block->bytes);
-        if (block->list == ASHLAR_CACHE_LARGE_LIST || !ashlar__cache_push(own, m, block)) {
-            ashlar__release_own_block(&a->heap, block);
+/* Have the device's other allocators give back what the request wants. */
+static bool has_of_others(ashlar_allocator *a, const ashlar_request *r, bool may_wait) {
+    const size_t handle_bytes = a->heap.range.handle_bytes;
+    ashlar_others others;
+    const bool has_any = ashlar__others_give_back_locked(
+        a, r->bytes / handle_bytes * handle_bytes + 2 * handle_bytes, may_wait, &others);
+    a->others = others; /* another thread may have set it meanwhile */
+    return has_any;
+}
+
+/* What other allocators leave idle, if the device, and not the limit, is what lacks memory: after
+ * that, mapping may succeed. */
+static ashlar_status take_of_allocators(ashlar_allocator *a, const ashlar_request *r, bool may_wait,
+                                        ashlar_block **out) {
+    a->others = (ashlar_others){0};
+    return ashlar__rung_may_create(a) != 0 && ashlar__range_left(&a->heap.range) != 0 &&
+                   a->heap.range.kind != ASHLAR_RANGE_HOST && has_of_others(a, r, may_wait)
+               ? search_again(a, r, out)
+               : ASHLAR_OK;
+}
+
+static ashlar_status ask_allocators(ashlar_allocator *a, const ashlar_request *r,
+                                    ashlar_block **out) {
+    return take_of_allocators(a, r, false, out);
+}
+
+static ashlar_status press_allocators(ashlar_allocator *a, const ashlar_request *r,
+                                      ashlar_block **out) {
+    return take_of_allocators(a, r, true, out);
+}
+
+/* What the program's callback gives back. */
+static ashlar_status ask_program(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    return ashlar__reclaim_locked(a, r->bytes) ? search_again(a, r, out) : ASHLAR_OK;
+}
+
+/* ---- waiting on the host ---- */
+
+/* Streams whose work keeps memory from being used. */
+typedef struct awaited {
+    ashlar_stream_state *states[ASHLAR_AWAITED_MAX];
+    size_t count;
+} awaited;
+
+/* Record the events that are missing, and collect the streams that have pending ones. */
+static ashlar_status collect_awaited(ashlar_allocator *a, awaited *out) {
+    a->client.is_wanting = true;
+    ashlar_status status = ashlar__away_cover(&a->heap);
+    out->count = 0;
+    for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
+         state = state->next) {
+        if (ashlar__stream_state_is_quiet(state) && state->oldest_away == NULL) {
+            continue;
+        }
+        bool is_covered;
+        status = ashlar__stream_state_try_cover(state, &a->client, state->last_tick,
+                                                &a->stats.events_recorded, &is_covered);
+        if (state->pending_count > 0 && out->count < ASHLAR_AWAITED_MAX) {
+            out->states[out->count++] = state;
+        }
+    }
+    a->client.is_wanting = false;
+    return status;
+}
+
+/*
+ * Until one of the streams has got further, whichever it is, since another may be waiting for what
+ * the program does next; or, if none has a pending event, for the whole device on behalf of streams
+ * that may not be named.
+ */
+ashlar_status ashlar__wait_for_any_locked(ashlar_allocator *a, bool *waited) {
+    awaited on;
+    ashlar_status status = collect_awaited(a, &on);
+    *waited = status == ASHLAR_OK && on.count > 0;
+    if (*waited) {
+        a->heap.waited_at = ashlar__heap_count_use(&a->heap);
+        ashlar__let_in_locked(a); /* the wait drops the lock */
+        status = ashlar__stream_states_wait(on.states, on.count, &a->client, &a->lock);
+        ashlar__shut_out_locked(a);
+    } else if (status == ASHLAR_OK) {
+        *waited = ashlar__watch_wait_locked(a);
+    }
+    ASHLAR_OWNS(&a->lock); /* the wait has taken the lock again */
+    ashlar__away_settle(&a->heap);
+    return status;
+}
+
+/*
+ * Ask the streams here and at other allocators of the device by turns, until one has got further:
+ * a wait for those of one allocator might never end, though memory of another is about to be free.
+ * *may_help: as for a wait.
+ */
+static ashlar_status ask_everywhere(ashlar_allocator *a, const ashlar_request *r, bool *may_help) {
+    long pause_ns = ASHLAR_PAUSE_NS_MIN;
+    for (bool has_any = false; !has_any;) {
+        awaited on;
+        ASHLAR_TRY(collect_awaited(a, &on));
+        if (on.count == 0) {
+            return ashlar__wait_for_any_locked(a, may_help);
+        }
+        for (size_t i = 0; i < on.count; i++) {
+            const uint64_t completed = on.states[i]->completed;
+            ASHLAR_TRY(ashlar__stream_state_query(on.states[i], &a->client));
+            has_any = has_any || on.states[i]->completed > completed;
+        }
+        has_any = has_any || has_of_others(a, r, false);
+        if (!has_any) {
+            ashlar__allocator_leave(a);
+            ashlar__clock_pause(&pause_ns);
+            ashlar__allocator_enter(a);
+        }
+    }
+    ashlar__shut_out_locked(a);
+    ashlar__away_settle(&a->heap);
+    return ASHLAR_OK;
+}
+
+/*
+ * Wait for one stream after another while that may help. If there are several, one may be waiting
+ * for what the program does next: then anything else comes first.
+ */
+static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
+                                   ashlar_block **out) {
+    /* Waiting helps only if free, shared and mappable bytes suffice together. They include plan
+     * memories that are kept only by a shared block. */
+    bool may_help = r->bytes <= ashlar__heap_free_bytes(&a->heap) + a->heap.away_bytes +
+                                    a->deferred.bytes + ashlar__range_left(&a->heap.range) +
+                                    ashlar__planner_quiet_bytes(&a->planner);
+    while (*out == NULL && may_help) {
+        if (has_several(a)) {
+            ASHLAR_TRY(ashlar__rung_take_anywhere(a, r, out));
+        }
+        if (*out == NULL) {
+            ASHLAR_TRY(a->others.idle_bytes > 0 ? ask_everywhere(a, r, &may_help)
+                                                : ashlar__wait_for_any_locked(a, &may_help));
+        }
+        if (*out == NULL && may_help) {
+            ASHLAR_TRY(search_again(a, r, out));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static const rung room_rungs[] = {
+    {take_of_caches, ASHLAR_RUNG_DRAINED, 0},
+    {ask_allocators, ASHLAR_RUNG_DRAINED, 0},
+    {take_of_plans, ASHLAR_RUNG_DRAINED, 0},
+    {ask_program, ASHLAR_RUNG_RECLAIMED, 0},
+    {wait_behind_all, ASHLAR_RUNG_WAITED, 0},
+    {wait_for_room, ASHLAR_RUNG_AFTER_SYNC, 0},
+    {press_allocators, ASHLAR_RUNG_AFTER_SYNC, 0},
+    {ashlar__rung_take_anywhere, ASHLAR_RUNG_AFTER_SYNC, 0},
+};
+
+static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
+                               ashlar_rung *counter) {
+    return climb(a, r, room_rungs, sizeof room_rungs / sizeof(rung), out, counter);
+}
+
+/* ---- the whole search ---- */
+
+/* If memory waits for a stream that is captured without a pool, say so in the error detail. */
+static void name_captured(ashlar_allocator *a) {
+    for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        if (!ashlar__stream_state_is_quiet(state) &&
+            !ashlar__stream_state_is_closed(state, &a->client) &&
+            ashlar__stream_state_cover(state, &a->client, state->last_tick,
+                                       &a->stats.events_recorded) == ASHLAR_EINVAL) {
+            return;
         }
     }
 }
 
-/* Count a use of a stream that the cache holds. */
-static inline void count_use(const ashlar_allocator *a, ashlar_cache *own,
-                             ashlar_stream_state *state) {
-    const uint64_t clock = ashlar__heap_clock(&a->heap);
-    own->use_clock = (own->use_clock > clock ? own->use_clock : clock) + 1;
-    state->last_used = own->use_clock;
+/* For a request that the best gap of its own zone does not serve. */
+static ASHLAR_NOINLINE ashlar_status search_everywhere(ashlar_allocator *a, const ashlar_request *r,
+                                                       ashlar_block **out, ashlar_rung *counter) {
+    ashlar_block *found = NULL;
+    ASHLAR_TRY(search_on(a, r, &found, counter));
+    if (found == NULL && !r->is_at_hand) {
+        ASHLAR_TRY(make_room(a, r, &found, counter));
+        if (found == NULL && ashlar__rung_leave_own_plan(a, r)) {
+            ASHLAR_TRY(make_room(a, r, &found, counter));
+        }
+    } else if (found == NULL && (abilities(a, r) & MAY_MOVE) != 0) {
+        ASHLAR_TRY(ashlar__rung_take_anywhere(a, r, &found));
+    }
+    if (found == NULL) {
+        name_captured(a);
+        ASHLAR_TRY(ashlar__may_map_locked(a)); /* the detail says so if the seal was the reason */
+        return ASHLAR_ENOMEM;
+    }
+    *out = found;
+    return ASHLAR_OK;
 }
 
-/* Take one of the stream's blocks that other threads have freed; NULL: none fits. */
-static ASHLAR_NOINLINE ashlar_block *take_returned(ashlar_cache *own, size_t bytes) {
-    ashlar__miss_take_returned(own, own->recent);
-    ashlar_block *cached = ashlar__cache_pop(own, own->recent, bytes);
-    own->misses += cached != NULL;
-    return cached;
+ashlar_status ashlar__ladder_take_locked(ashlar_allocator *a, const ashlar_request *r,
+                                         ashlar_block **out, ashlar_rung *counter) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(r->bytes > 0 && r->bytes % ASHLAR_BLOCK_ALIGN == 0 && r->stream_state != NULL);
+    ashlar_block *found = NULL;
+    if (r->own != NULL) {
+        ashlar__heap_catch_up(&a->heap, r->own->use_clock);
+        ashlar__cycle_count_miss(r->own);
+    }
+    r->stream_state->last_used = ashlar__heap_count_use(&a->heap);
+    *counter = ASHLAR_RUNG_SAME_STREAM;
+    ASHLAR_TRY(ashlar__rung_take_own(a, r, &found));
+    if (!ASHLAR_LIKELY(found != NULL)) {
+        return search_everywhere(a, r, out, counter);
+    }
+    *out = found;
+    return ASHLAR_OK;
+}
+
+/* ---- a request ---- */
+
+/*
+ * Like ashlar__stream_state_of_locked(), but skips the search if the thread's recent magazines are
+ * for this stream. Their state is valid: a stream that has magazines keeps its handle
+ * (ashlar__may_cache()), and loses its magazines when it is forgotten.
+ */
+static ashlar_status find_state(ashlar_allocator *a, const ashlar_call *call,
+                                ashlar_stream_state **out) {
+    const ashlar_cache *own = call->request.own;
+    ashlar_stream_state *recent =
+        own != NULL && own->stream == call->stream ? own->recent->stream_state : NULL;
+    if (call->request.is_idle) {
+        return ashlar__stream_state_idle_locked(a, out);
+    }
+    if (recent == NULL || recent->is_gone) {
+        return ashlar__stream_state_of_locked(a, call->stream, out);
+    }
+    *out = recent;
+    return ASHLAR_OK;
+}
+
+static bool is_replaying(const ashlar_request *r) {
+    return r->own != NULL && ashlar__cache_is_replaying(r->own);
 }
 
 /*
- * Publish the thread's counters, which are due, if nobody holds the lock now. The thread is inside
- * its cache, and so must not wait for the lock: its holder may wait for the thread to leave.
+ * Whether the recorded step was refused this request, too, and nothing can serve it now. Then no
+ * search begins, which would take memory from others in vain in every step.
  */
-static ASHLAR_NOINLINE bool try_publish(ashlar_allocator *a, ashlar_cache *own) {
-    if (!ashlar__lock_try_acquire(&a->lock)) {
-        return false;
+static bool is_hopeless(ashlar_allocator *a, const ashlar_request *r) {
+    return is_replaying(r) && !r->is_idle && r->own->active_replay->is_at_refusal &&
+           r->bytes > ashlar__room_locked(a) && !ashlar__reclaim_locked(a, r->bytes);
+}
+
+/*
+ * Before the search: let the calling thread hold the stream, have magazines for it, and take the
+ * stream's blocks that other threads have freed.
+ */
+static void prepare(ashlar_allocator *a, const ashlar_request *r) {
+    ashlar_stream_state *state = r->stream_state;
+    ashlar_magazines *m = NULL;
+    ashlar__hold_locked(a, r->own, state);
+    if (r->own != NULL && ashlar__cycle_is_tight(&a->heap, r->own)) {
+        ashlar__cycle_restart(r->own);
     }
+    if (r->own != NULL) {
+        ashlar__outbox_send(r->own); /* the outbox may have blocks of this stream */
+        m = ashlar__cache_need_locked(r->own, state);
+    }
+    if (m != NULL && ashlar__holder_of(state) == r->own) {
+        ashlar__returned_take_in(r->own, m);
+    } else {
+        ashlar__returned_put_locked(a, state);
+    }
+}
+
+static ashlar_block *pop_own(ashlar_cache *own, ashlar_stream_state *state, size_t bytes) {
+    ashlar_magazines *m = own != NULL ? own->recent : NULL;
+    if (m != NULL && m->stream_state != state) {
+        m = ashlar__cache_find_state(own, state);
+    }
+    return m != NULL ? ashlar__cache_pop(own, m, bytes) : NULL;
+}
+
+/* In the cache, which may have what other threads have returned, or anywhere. */
+static ashlar_status find_block(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
+                                ashlar_rung *counter) {
+    *out = pop_own(r->own, r->stream_state, r->bytes);
+    *counter = ASHLAR_RUNG_CACHED;
+    if (*out != NULL) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = ashlar__ladder_take_locked(a, r, out, counter);
+    if (status == ASHLAR_OK && r->own != NULL && r->bytes > ASHLAR_SC_MAX_BYTES) {
+        r->own->last_large = a->heap.is_near_limit ? NULL : *out;
+    }
+    if (r->own != NULL && a->heap.was_short) {
+        r->own->stream = ASHLAR_NO_STREAM; /* see set_recent() in cache.c */
+    }
+    /* The search may have mapped memory even if it failed, and the peak counts it. */
+    ashlar__update_reserved_peak_locked(a);
+    return status;
+}
+
+/* Find a block of the step's plan, or any other block that fits. Sets call->request.stream_state.
+ */
+static ashlar_status choose(ashlar_allocator *a, ashlar_call *call, ashlar_block **out,
+                            ashlar_rung *counter) {
+    ashlar_request *r = &call->request;
+    ashlar_stream_state *state = NULL;
+    *counter = ASHLAR_RUNG_PLANNED;
+    *out = is_replaying(r) && !r->is_unplanned
+               ? ashlar__replay_serve_otherwise(r->own->active_replay, call->bytes,
+                                                (unsigned)call->tag,
+                                                ashlar__stream_named(call->stream))
+               : NULL;
+    if (*out != NULL) {
+        r->stream_state = (*out)->stream_state;
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(find_state(a, call, &state));
+    r->stream_state = state->pool != NULL ? state->pool : state;
+    ASHLAR_FAIL_IF(is_hopeless(a, r), ASHLAR_ENOMEM, "the recorded step was refused this, too");
+    prepare(a, r);
+    return find_block(a, r, out, counter);
+}
+
+/* The offset in ashlar_stats of each rung's counter. */
+static const size_t served_at[] = {
+    [ASHLAR_RUNG_PLANNED] = offsetof(ashlar_stats, served_planned),
+    [ASHLAR_RUNG_CACHED] = offsetof(ashlar_stats, served_cached),
+    [ASHLAR_RUNG_SAME_STREAM] = offsetof(ashlar_stats, served_same_stream),
+    [ASHLAR_RUNG_IDLE] = offsetof(ashlar_stats, served_idle),
+    [ASHLAR_RUNG_COMPLETED] = offsetof(ashlar_stats, served_completed),
+    [ASHLAR_RUNG_WAITED] = offsetof(ashlar_stats, served_waited),
+    [ASHLAR_RUNG_MAPPED] = offsetof(ashlar_stats, served_mapped),
+    [ASHLAR_RUNG_DRAINED] = offsetof(ashlar_stats, served_drained),
+    [ASHLAR_RUNG_RECLAIMED] = offsetof(ashlar_stats, served_reclaimed),
+    [ASHLAR_RUNG_AFTER_SYNC] = offsetof(ashlar_stats, served_after_sync),
+    [ASHLAR_RUNG_GATHERED] = offsetof(ashlar_stats, served_gathered),
+};
+ASHLAR_TABLE_IS_FULL(served_at, ASHLAR_RUNG_COUNT);
+
+static void count_served(ashlar_allocator *a, ashlar_counters *counters, ashlar_rung by) {
+    if (by == ASHLAR_RUNG_CACHED) {
+        counters->hit_count++;
+    } else if (by != ASHLAR_RUNG_PLANNED) { /* replayed steps count planned blocks themselves */
+        ++*(uint64_t *)((char *)&a->stats + served_at[by]);
+        a->stats.alloc_count++;
+    }
+}
+
+ashlar_status ashlar__core_alloc_locked(ashlar_allocator *a, ashlar_call *call) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_cache *own = call->request.own;
+    ashlar_block *block = NULL;
+    ashlar_rung by = ASHLAR_RUNG_PLANNED;
+    ASHLAR_FAIL_IF(call->request.bytes == 0 &&
+                       !ashlar__block_bytes(call->bytes, &call->request.bytes),
+                   ASHLAR_ENOMEM, "more than there is");
+    ASHLAR_TRY(choose(a, call, &block, &by));
+    /* No caller has the block yet, and it is large enough. Its fields are set only below. */
+    ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested == 0);
+    ASHLAR_CHECK2(block->bytes >= call->bytes && !ashlar__block_is_shared(block));
+    ashlar_counters *counters = ashlar__counters_of(a, own);
+    block->stream_state = call->request.stream_state;
+    block->requested = call->bytes;
+    block->tag = (unsigned char)call->tag;
+    block->list = (uint16_t)ashlar__cache_list(block->bytes);
+    count_served(a, counters, call->was_drained ? ASHLAR_RUNG_DRAINED : by);
+    ashlar__count_alloc(counters, call->bytes, (unsigned)call->tag);
     ashlar__publish_locked(a, own);
-    ashlar__lock_release(&a->lock);
-    return true;
+    ashlar__step_record_alloc_locked(own, call->bytes, block);
+    ASHLAR_CHECK3(ashlar__is_sound_locked(a, own));
+    call->block = block;
+    call->ptr = ashlar__ptr_out(a->constants.base + block->offset);
+    return ASHLAR_OK;
 }
 
-/*
- * Take a gap at a window's end only after giving the cached blocks up, since one of those may fit.
- */
-static ASHLAR_NOINLINE ashlar_block *take_last(ashlar_allocator *a, ashlar_cache *own,
-                                               ashlar_zone *zone, size_t block_bytes) {
-    if (own->weight[block_bytes > ASHLAR_SC_MAX_BYTES] == 0) {
-        return NULL;
+void ashlar__take_back_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar__account_free_locked(a, own, block);
+    ashlar__step_record_free_locked(a, block);
+    if (ashlar__block_is_of_slot(block)) {
+        ashlar__slot_block_vacate(block);
+        return;
     }
-    (void)ashlar__gap_of_own(zone, own, block_bytes);
-    return ashlar__heap_take_fit(&a->heap, zone, block_bytes, true);
+    block->requested = 0;
+    ashlar__shut_out_locked(a); /* another thread may hold the block's zone */
+    ashlar__release_block_locked(&a->heap, block, block->stream_state);
 }
 
-static inline ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, size_t bytes) {
-    ashlar_stream_state *state = own->recent->stream_state;
-    if (state == NULL || !ashlar__miss_may_put(a, own, state) ||
-        bytes - 1 >= a->heap.range.memory_bytes ||
-        (ashlar__counters_are_due(&own->counters) && !try_publish(a, own))) {
-        return NULL;
-    }
-    ASHLAR_CHECK2(state->pool == NULL && !ashlar__stream_state_has_ended(state));
-    if (!ASHLAR_LIKELY(atomic_load_explicit(&state->returned, memory_order_relaxed) == NULL)) {
-        ashlar_block *cached = take_returned(own, bytes);
-        if (cached != NULL) {
-            return cached;
+/* ---- out of memory ---- */
+
+enum { TOP_TAGS = 3, TEXT_BYTES = 160, ACCOUNT_BYTES = 480, OTHERS_BYTES = 120 };
+
+/* Memory behind addresses that belong to no block. */
+typedef struct holes {
+    size_t gap_bytes;
+    size_t largest; /* of all gaps, and of all spare memory taken together */
+} holes;
+
+static holes find_holes(const ashlar_allocator *a) {
+    holes found = {.largest = a->heap.range.spare_count * a->heap.range.handle_bytes};
+    for (ashlar_heap_piece at = {0}; ashlar__heap_next_piece(&a->heap, &at);) {
+        if (at.is_mapped && at.block->state == ASHLAR_BLOCK_FREE) {
+            found.gap_bytes += at.bytes;
+            found.largest = at.bytes > found.largest ? at.bytes : found.largest;
         }
     }
-    count_use(a, own, state);
-    if (!ASHLAR_LIKELY(!ashlar__cycle_is_tight(&a->heap, own))) {
-        ashlar__cycle_restart(own);
-    }
-    ashlar__cycle_count_miss(own);
-    const bool is_large = bytes > ASHLAR_SC_MAX_BYTES;
-    size_t block_bytes;
-    ashlar_zone *zone;
-    if (is_large) {
-        block_bytes = (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1);
-        zone = &state->zones[ASHLAR_ZONE_LARGE];
-    } else {
-        block_bytes = ashlar__small_block_bytes(bytes);
-        zone = &state->zones[ASHLAR_ZONE_SMALL];
-    }
-    ASHLAR_CHECK2(zone == ashlar__zone_of(state, block_bytes));
-    ashlar_block *block =
-        ashlar__heap_take_fit(&a->heap, zone, block_bytes, own->weight[is_large] == 0);
-    if (!ASHLAR_LIKELY(block != NULL)) {
-        block = take_last(a, own, zone, block_bytes);
-        if (block == NULL) {
-            own->misses--;
-            return NULL;
-        }
-    }
-    block->stream_state = state;
-    if (is_large) {
-        block->list = ASHLAR_CACHE_LARGE_LIST;
-        own->last_large = wants_event(a, block) ? NULL : block;
-    } else {
-        block->list = ashlar__sc_of_bytes(bytes).idx;
-    }
-    return block;
+    return found;
 }
 
-ASHLAR_NOINLINE ashlar_status ashlar__alloc_miss(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
-                                                 ashlar_stream stream, void **out) {
-    ashlar_cache *own = ashlar__cache_recent;
-    ashlar_block *block = take_held(a, own, bytes);
-    if (ASHLAR_LIKELY(block != NULL)) {
-        ashlar__hand_out(a, own, block, bytes, tag, &own->counters.miss_count, out);
-        return ASHLAR_OK;
+/* Write the tags that hold the most bytes, for example " (weights 1024, batch 512)". */
+static void name_top_tags(const ashlar_stats *stats, char *text) {
+    bool is_named[ASHLAR_TAG_COUNT] = {false};
+    size_t at = 0;
+    for (int i = 0; i < TOP_TAGS; i++) {
+        int best = -1;
+        for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+            const uint64_t live = stats->tags[tag].live_bytes;
+            if (live > 0 && !is_named[tag] && (best < 0 || live > stats->tags[best].live_bytes)) {
+                best = tag;
+            }
+        }
+        if (best < 0) {
+            break;
+        }
+        is_named[best] = true;
+        at += (size_t)snprintf(text + at, TEXT_BYTES - at, "%s%s %llu", i == 0 ? " (" : ", ",
+                               ashlar_tag_name((ashlar_tag)best),
+                               (unsigned long long)stats->tags[best].live_bytes);
+        ASHLAR_CHECK2(at < TEXT_BYTES - 1);
     }
-    ashlar__cache_leave(own);
-    return ashlar__alloc_unplanned(a, bytes, tag, stream, out);
+    (void)snprintf(text + at, TEXT_BYTES - at, "%s", at > 0 ? ")" : "");
+}
+
+/* Write the use of all reserved memory, in parts that add up to the whole. */
+static void write_account(const ashlar_stats *stats, size_t gap_bytes,
+                          char text[static ACCOUNT_BYTES]) {
+    char top[TEXT_BYTES];
+    name_top_tags(stats, top);
+    (void)snprintf(text, ACCOUNT_BYTES,
+                   "%" PRIu64 " live in %" PRIu64 " blocks%s, %" PRIu64 " of rounding, %" PRIu64
+                   " cached, %" PRIu64 " shared, %" PRIu64 " planned, %zu in gaps, %" PRIu64
+                   " spare: %" PRIu64 " reserved",
+                   stats->live_bytes, stats->live_blocks, top,
+                   stats->block_bytes - stats->live_bytes, stats->cached_bytes, stats->shared_bytes,
+                   stats->planned_bytes, gap_bytes, stats->spare_bytes, stats->reserved_bytes);
+}
+
+/* The event's `bytes` are an upper bound of the device's free memory: reading the exact number
+ * would take a driver call. */
+static void trace_refusal(ashlar_allocator *a, const ashlar_call *call) {
+    const ashlar_range *range = &a->heap.range;
+    ashlar__trace_put(a->client.trace, &(ashlar_trace_event){
+                                           .action = ASHLAR_TRACE_OOM,
+                                           .bytes = range->memory_bytes - range->mapped_bytes,
+                                           .requested = call->bytes,
+                                           .stream = (uintptr_t)ashlar__stream_named(call->stream),
+                                           .tag = (uint8_t)call->tag,
+                                       });
+}
+
+ashlar_status ashlar__no_memory_locked(ashlar_allocator *a, const ashlar_call *call) {
+    ASHLAR_OWNS(&a->lock);
+    const char *cause = ashlar_error_detail(); /* why the last attempt failed */
+    const ashlar_tag tag = call->tag;
+    trace_refusal(a, call);
+    ashlar__shut_out_locked(a);
+    const bool is_model =
+        tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS || tag == ASHLAR_TAG_MOMENTS;
+    const ashlar_range *range = &a->heap.range;
+    const holes found = find_holes(a);
+    char account[ACCOUNT_BYTES], limit[40] = "", others[OTHERS_BYTES] = "";
+    ashlar_stats stats;
+    ashlar__stats_sum_locked(a, &stats);
+    write_account(&stats, found.gap_bytes, account);
+    if (range->limit_bytes < range->memory_bytes) {
+        (void)snprintf(limit, sizeof limit, " (limit %zu)", range->limit_bytes);
+    }
+    if (a->others.count > 0) {
+        (void)snprintf(others, sizeof others,
+                       "; %zu other allocator%s of the device hold%s %zu bytes, %zu of them idle",
+                       a->others.count, a->others.count == 1 ? "" : "s",
+                       a->others.count == 1 ? "s" : "", a->others.reserved_bytes,
+                       a->others.idle_bytes);
+    }
+    return ashlar__fail_driver(
+        ASHLAR_ENOMEM, ashlar_error_driver_code(),
+        "out of memory on %s:%d: %zu bytes asked for (%s), %s of the %s's %zu%s, largest hole "
+        "%zu%s; make the %s smaller%s, or free blocks (%s)",
+        a->device->driver->name, a->device->info.ordinal, call->bytes, ashlar_tag_name(tag),
+        account, range->kind == ASHLAR_RANGE_HOST ? "host" : "device", range->memory_bytes, limit,
+        found.largest, others, is_model ? "model" : "batch or the sequences",
+        limit[0] != '\0' ? ", raise the limit" : "", cause);
 }

@@ -1,14 +1,9 @@
 /* streams.c - a stream's state: making it at the stream's first use, finding it by the stream's
  * handle, and deleting it after the stream's end. */
-#include "allocator/core/streams.h"
+#include "allocator/core/core.h"
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/core/forked.h"
-#include "allocator/core/hold.h"
-#include "allocator/core/shared.h"
-#include "allocator/core/watch.h"
 
 /* When this many streams have ended, the states that nothing refers to are deleted. */
 enum { GONE_MAX = 16 };
@@ -126,8 +121,8 @@ static void drop_gone_locked(ashlar_allocator *a) {
     size_t gone = 0;
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         if (state->orders_frees && state->is_gone && state->pending_count > 0) {
-            const ashlar_status unused = ashlar__stream_state_query(state, &a->client);
-            (void)unused; /* asked again when the next stream is made */
+            /* Asked again when the next stream is made */
+            ASHLAR_IGNORE(ashlar__stream_state_query(state, &a->client));
         }
         gone += ashlar__stream_state_is_over(state);
     }
@@ -151,10 +146,8 @@ ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *a, ashlar_stream
                                               ashlar_stream_state **out) {
     ASHLAR_OWNS(&a->lock);
     drop_gone_locked(a);
-    ashlar_stream_state *state = ashlar__host_calloc(1, sizeof *state);
-    if (state == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the record of a stream");
-    }
+    ashlar_stream_state *state;
+    ASHLAR_HOST_NEW(state, 1, "no host memory for the record of a stream");
     for (size_t kind = 0; kind < ASHLAR_ZONE_COUNT; kind++) {
         state->zones[kind].owner = state;
     }
@@ -219,9 +212,8 @@ void ashlar__caches_forget_stream_locked(ashlar_allocator *a, ashlar_stream_stat
 
 static ashlar_status forget_state_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
-    if (state->pool != NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "stream: it is being captured; end its pool first");
-    }
+    ASHLAR_FAIL_IF(state->pool != NULL, ASHLAR_EINVAL,
+                   "stream: it is being captured; end its pool first");
     ashlar__caches_forget_stream_locked(a, state);
     ashlar_status status = ASHLAR_OK;
     if (a->guard_fill != NULL) {
@@ -229,10 +221,8 @@ static ashlar_status forget_state_locked(ashlar_allocator *a, ashlar_stream_stat
         status = ashlar__guard_fill_release_locked(a->guard_fill, state);
     }
     /* This event also comes after the stream's uses of blocks that are still live. */
-    if (status == ASHLAR_OK) {
-        status = ashlar__stream_state_cover(state, &a->client, state->recorded,
-                                            &a->stats.events_recorded);
-    }
+    ASHLAR_THEN(status, ashlar__stream_state_cover(state, &a->client, state->recorded,
+                                                   &a->stats.events_recorded));
     if (status == ASHLAR_OK) {
         ASHLAR_CHECK2(state->recorded > 0); /* without any event no use could ever count as past */
         state->is_gone = true;

@@ -2,14 +2,9 @@
  * watch.c - streams that may end unannounced: asking whether a handle still means the same stream,
  * recording an event while it does, and otherwise waiting for the whole device.
  */
-#include "allocator/core/watch.h"
+#include "allocator/core/core.h"
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/core/forked.h"
-#include "allocator/core/hold.h"
-#include "allocator/core/streams.h"
-#include "allocator/heap/away.h"
 
 /* ---- the identity of a stream ---- */
 
@@ -77,12 +72,8 @@ static ashlar_status find_named_locked(ashlar_allocator *a, ashlar_stream stream
     uint64_t id = 0;
     bool is_same = true;
     ashlar_status status = a->client.has_stream_ids ? ask_id_locked(a, stream, &id) : ASHLAR_OK;
-    if (status == ASHLAR_OK) {
-        status = ashlar__stream_state_of_locked(a, stream, out);
-    }
-    if (status == ASHLAR_OK) {
-        status = is_same_locked(a, *out, id, &is_same);
-    }
+    ASHLAR_THEN(status, ashlar__stream_state_of_locked(a, stream, out));
+    ASHLAR_THEN(status, is_same_locked(a, *out, id, &is_same));
     if (status == ASHLAR_OK && !is_same) {
         replace_locked(a, *out);
         status = ashlar__stream_state_of_locked(a, stream, out);
@@ -96,29 +87,51 @@ static ashlar_status find_named_locked(ashlar_allocator *a, ashlar_stream stream
 
 /* ---- around calls that name a stream ---- */
 
-ashlar_status ashlar__watch_begin_slow_locked(ashlar_allocator *a, ashlar_stream stream,
-                                              ashlar_stream_state **out) {
+ashlar_status ashlar__watch_begin_locked(ashlar_allocator *a, ashlar_stream stream,
+                                         ashlar_stream_state **out) {
     ASHLAR_OWNS(&a->lock);
-    ashlar_stream_state *state = NULL;
-    if (!ashlar__stream_can_end(stream)) {
+    *out = NULL;
+    if (!a->client.watches_streams || !ashlar__stream_can_end(stream)) {
         return ASHLAR_OK;
     }
-    const ashlar_status status = find_named_locked(a, stream, &state);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ashlar_stream_state *state = NULL;
+    ASHLAR_TRY(find_named_locked(a, stream, &state));
     state->caller_count++;
     *out = state;
     if (a->client.records_at_calls && !ashlar__stream_state_is_covered(state)) {
         /* This event covers blocks freed in calls that did not name the stream. If it cannot be
          * recorded, a thread that wants the memory waits for the device instead. */
         bool is_covered;
-        const ashlar_status unused = ashlar__stream_state_try_cover(
-            state, &a->client, state->last_tick, &a->stats.events_recorded, &is_covered);
-        (void)unused;
+        ASHLAR_IGNORE(ashlar__stream_state_try_cover(state, &a->client, state->last_tick,
+                                                     &a->stats.events_recorded, &is_covered));
     }
     return ASHLAR_OK;
 }
+
+void ashlar__watch_end_locked(ashlar_stream_state *state) {
+    if (state != NULL) {
+        ASHLAR_CHECK2(state->caller_count > 0);
+        state->caller_count--;
+    }
+}
+
+static ashlar_status call_watched(ashlar_allocator *a, ashlar_call *call) {
+    ashlar_stream_state *named = NULL;
+    if (call->kind == ASHLAR_CALL_ALLOC ? !call->request.is_idle : call->names_stream) {
+        ASHLAR_TRY(ashlar__watch_begin_locked(a, call->stream, &named));
+    }
+    const ashlar_status status = call->next(a, call);
+    ashlar__watch_end_locked(named);
+    return status;
+}
+
+const ashlar_mode ashlar__mode_watch = {.on = {
+                                            [ASHLAR_CALL_ALLOC] = call_watched,
+                                            [ASHLAR_CALL_FREE] = call_watched,
+                                            [ASHLAR_CALL_USE] = call_watched,
+                                        }};
+
+/* ---- watching ---- */
 
 /*
  * Give all free blocks to their zones, and end all holds. A zone keeps each block's stamp, and so
@@ -137,12 +150,12 @@ static void watch_locked(ashlar_allocator *a) {
     uint64_t id = 0;
     collect_locked(a);
     if (a->guard_fill != NULL) { /* a block that this refuses is released later, unchecked */
-        const ashlar_status unused = ashlar__guard_fill_release_locked(a->guard_fill, NULL);
-        (void)unused;
+        ASHLAR_IGNORE(ashlar__guard_fill_release_locked(a->guard_fill, NULL));
     }
     a->client.has_stream_ids = ask_id_locked(a, NULL, &id) == ASHLAR_OK;
     a->client.records_at_calls = !a->client.has_stream_ids;
     a->client.watches_streams = true;
+    a->modes |= 1u << ASHLAR_MODE_WATCH;
     ashlar__caches_update_bypass_locked(a);
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         /* Until now the program had to keep its streams alive. */

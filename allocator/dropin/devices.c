@@ -11,7 +11,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/lock.h"
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 
 enum { LINE_BYTES = ASHLAR_DETAIL_BYTES + 128 };
 

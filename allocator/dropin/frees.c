@@ -8,10 +8,7 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/lock.h"
-#include "allocator/core/dry_run.h"
-#include "allocator/core/hold.h"
-#include "allocator/core/note.h"
-#include "allocator/core/slow_path.h"
+#include "allocator/core/core.h"
 #include "allocator/heap/away.h"
 #include "allocator/step/step.h"
 

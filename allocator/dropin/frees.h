@@ -32,7 +32,7 @@
 
 #include <ashlar/allocator.h>
 
-#include "allocator/core/deferred_free.h"
+#include "allocator/core/core.h"
 #include "allocator/dropin/devices.h"
 
 /*

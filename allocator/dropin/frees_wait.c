@@ -11,8 +11,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/lock.h"
-#include "allocator/core/allocators.h"
-#include "allocator/core/streams.h"
+#include "allocator/core/core.h"
 
 /* For so long the host asks again and again; then it sleeps for as long between two questions. */
 enum { SPIN_NS = 50 * 1000 };

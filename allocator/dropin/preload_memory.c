@@ -4,8 +4,7 @@
 #include "allocator/dropin/preload.h"
 
 #include "allocator/base/checked.h"
-#include "allocator/core/allocators.h"
-#include "allocator/core/slow_path.h"
+#include "allocator/core/core.h"
 #include "allocator/dropin/devices.h"
 
 /* On all present devices cuMemAllocPitch() rounds rows up to a multiple of this. */

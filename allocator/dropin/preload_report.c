@@ -22,8 +22,8 @@
 #include "allocator/base/file_buffer.h"
 #include "allocator/base/host.h"
 #include "allocator/base/parse.h"
-#include "allocator/core/allocator_impl.h"
-#include "allocator/trace/trace_files.h"
+#include "allocator/core/core.h"
+#include "allocator/trace/trace.h"
 
 enum { LINE_BYTES = ASHLAR_DETAIL_BYTES + 256 };
 

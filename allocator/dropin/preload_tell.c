@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-#include "allocator/core/note.h"
-#include "allocator/core/slow_path.h"
+#include "allocator/core/core.h"
 
 /* CU_POINTER_ATTRIBUTE_...: the attributes that we answer. The driver answers all others. */
 enum {

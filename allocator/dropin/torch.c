@@ -5,8 +5,7 @@
 #include <stdio.h>
 
 #include "allocator/base/error.h"
-#include "allocator/core/streams.h"
-#include "allocator/core/watch.h"
+#include "allocator/core/core.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/dropin/devices.h"
 #include "allocator/dropin/frees.h"

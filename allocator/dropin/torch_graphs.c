@@ -16,9 +16,7 @@
 #include "allocator/base/host.h"
 #include "allocator/base/lock.h"
 #include "allocator/base/threads.h"
-#include "allocator/core/allocator_impl.h"
-#include "allocator/core/streams.h"
-#include "allocator/core/watch.h"
+#include "allocator/core/core.h"
 #include "allocator/dropin/devices.h"
 
 /* The memory of one stream of a capture. A later capture may use it for another stream. */

@@ -51,8 +51,7 @@ ashlar_status ashlar__range_reserve_spare(ashlar_range *range, size_t count) {
 
 void ashlar__range_trace(const ashlar_range *range, ashlar_trace_action action, size_t offset,
                          size_t bytes) {
-    ashlar__trace_put_if(range->client->trace,
-                         &(ashlar_trace_event){.action = (uint8_t)action,
-                                               .address = range->base + offset,
-                                               .bytes = bytes});
+    ashlar__trace_put(range->client->trace, &(ashlar_trace_event){.action = (uint8_t)action,
+                                                                  .address = range->base + offset,
+                                                                  .bytes = bytes});
 }

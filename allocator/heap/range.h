@@ -16,7 +16,7 @@
 #define ASHLAR_RANGE_H
 
 #include "allocator/device/device_impl.h"
-#include "allocator/trace/trace_ring.h"
+#include "allocator/trace/trace.h"
 
 /* One allocator's access to the driver, which counts the allocator's calls. */
 typedef struct ashlar_driver_client {
@@ -29,7 +29,7 @@ typedef struct ashlar_driver_client {
     bool has_stream_ids;   /* the driver can tell streams apart that had the same handle */
     bool records_at_calls; /* each call that names a watched stream records an event on it */
     bool is_wanting;       /* a request looks for memory: events recorded now are late */
-    uint64_t free_count;   /* deferred frees so far (deferred_free.h) */
+    uint64_t free_count;   /* deferred frees so far (deferred_free.c) */
 } ashlar_driver_client;
 
 /* Make and count one driver call. */

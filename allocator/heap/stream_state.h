@@ -11,7 +11,7 @@
  * many follow it. If ASHLAR_EVENTS_MAX are pending, the newest event is recorded again, with the
  * new number: waits for it take longer, but prove no less.
  *
- * Deferred frees (deferred_free.h) are numbered over all streams. Each recording notes the newest
+ * Deferred frees (deferred_free.c) are numbered over all streams. Each recording notes the newest
  * of them: once it has completed, all work submitted here before that free is over.
  *
  * Invariants (ashlar__stream_state_is_sound):
@@ -84,7 +84,7 @@ struct ashlar_stream_state {
                       * `stream` */
     ashlar_stream_state *pool; /* while the stream is captured: its graph pool; else NULL */
     bool is_pool;  /* not a stream but a graph's pool: keeps its blocks until the graph is gone */
-    bool is_idle;  /* const; not a stream: takes blocks that no work uses; see deferred_free.h */
+    bool is_idle;  /* const; not a stream: takes blocks that no work uses; see deferred_free.c */
     bool is_gone;  /* the stream is destroyed, or about to be: its handle is never used again */
     bool is_lost;  /* gone before its last event was recorded: its memory is never reused */
     bool is_ended; /* the pool's capture, or the stream's thread, has ended: no request names it */
@@ -97,7 +97,7 @@ struct ashlar_stream_state {
     size_t caller_count; /* calls under way that name it and so prove it alive; if watched */
     /*
      * The thread's cache that holds the zones, last_used, last_tick, has_freed and stamp_count;
-     * NULL: these are under the lock, like all other fields. See hold.h.
+     * NULL: these are under the lock, like all other fields. See hold.c.
      */
     _Atomic(ashlar_cache *) holder;
     unsigned handovers;               /* how often the stream passed from one holder to another */

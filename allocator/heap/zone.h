@@ -73,7 +73,7 @@ typedef struct ashlar_node_pool {
     size_t count;
 } ashlar_node_pool;
 
-/* allocator/core/hold.h says who may touch a zone. The lock guards the links `next`. */
+/* allocator/core/core.h says who may touch a zone. The lock guards the links `next`. */
 struct ashlar_zone {
     ashlar_free_bins gaps;
     ashlar_node_pool nodes;     /* for the next blocks to be cut here */

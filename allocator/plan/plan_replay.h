@@ -41,7 +41,7 @@ struct ashlar_replay {
     ashlar_step_key *key;       /* NULL: the step is neither recorded nor replayed */
     ashlar_recording recording; /* of the step, while it is recorded */
     bool is_recorded;
-    bool is_dry_run;                /* the step is recorded without memory; see dry_run.h */
+    bool is_dry_run;                /* the step is recorded without memory; see dry_run.c */
     ashlar_block dry_block;         /* stands for every block of a dry run */
     uint32_t dry_block_count;       /* live blocks of a dry run */
     size_t dry_bytes;               /* that a dry run may still take; see ashlar__room_locked() */

@@ -5,7 +5,7 @@
 #include <ashlar/fit.h>
 
 #include "allocator/base/error.h"
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 #include "allocator/device/device_impl.h"
 
 #define GRANULE_BYTES ((size_t)2 << 20)

@@ -7,7 +7,7 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/core/hold.h"
+#include "allocator/core/core.h"
 
 /* ---- plans ---- */
 

@@ -7,9 +7,7 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/core/hold.h"
-#include "allocator/core/rungs.h"
-#include "allocator/core/slow_path.h"
+#include "allocator/core/core.h"
 #include "allocator/heap/away.h"
 
 /* ---- a block of the heap ---- */

@@ -3,14 +3,8 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/core/cycle.h"
-#include "allocator/core/dry_run.h"
-#include "allocator/core/forked.h"
-#include "allocator/core/shared.h"
-#include "allocator/core/slow_path.h"
-#include "allocator/core/streams.h"
+#include "allocator/core/core.h"
 #include "allocator/heap/away.h"
-#include "allocator/core/hold.h"
 
 /* How many streams the beginning of a step asks whether they are done with slot blocks. */
 enum { ASKED_AT_BEGIN = 16 };

@@ -5,7 +5,7 @@
 
 #include <ashlar/warmup.h>
 
-#include "allocator/core/slow_path.h"
+#include "allocator/core/core.h"
 
 /* Find or make the key `number` of steps on `state`. Making it forgets the keys of a stream that is
  * gone and had that number. Lock: held. Errors: ASHLAR_EHOSTMEM. */

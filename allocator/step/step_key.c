@@ -5,8 +5,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/core/forked.h"
-#include "allocator/core/hold.h"
+#include "allocator/core/core.h"
 #include "allocator/step/step.h"
 
 static ashlar_step_key *find_locked(const ashlar_allocator *a, uint64_t key,

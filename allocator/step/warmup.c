@@ -10,12 +10,7 @@
 #include <ashlar/plan.h>
 
 #include "allocator/base/error.h"
-#include "allocator/core/allocator_impl.h"
-#include "allocator/core/cycle.h"
-#include "allocator/core/deferred_free.h"
-#include "allocator/core/dry_run.h"
-#include "allocator/core/hold.h"
-#include "allocator/core/streams.h"
+#include "allocator/core/core.h"
 #include "allocator/base/random.h"
 #include "allocator/step/step.h"
 

@@ -3,9 +3,7 @@
 #include <ashlar/warmup.h>
 
 #include "allocator/base/error.h"
-#include "allocator/core/forked.h"
-#include "allocator/core/hold.h"
-#include "allocator/core/streams.h"
+#include "allocator/core/core.h"
 #include "allocator/step/step.h"
 
 /* The number of lengths in one of the ranges that the program asks for. The range of the longest

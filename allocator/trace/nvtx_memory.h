@@ -15,7 +15,7 @@
 
 #include <stddef.h>
 
-#include "allocator/trace/trace_ring.h"
+#include "allocator/trace/trace.h"
 
 typedef struct ashlar_nvtx_memory ashlar_nvtx_memory;
 

@@ -19,23 +19,10 @@
 
 ASHLAR_BEGIN_DECLS
 
-typedef enum ashlar_trace_format {
-    /*
-     * The log of RMM's logging adaptor, Thread,Time,Action,Pointer,Size,Stream: for ashlar-replay
-     * and RMM's own replay. Sizes are as requested; Time is the host's monotonic clock.
-     */
-    ASHLAR_TRACE_RMM_CSV,
-    /*
-     * A packing problem for MiniMalloc, in the columns id,lower,upper,size. Sizes are those of the
-     * blocks after rounding; [lower, upper) is a block's lifetime, in positions of the trace.
-     * Streams are left out: the format has none.
-     */
-    ASHLAR_TRACE_MINIMALLOC_CSV,
-    ASHLAR_TRACE_FORMAT_COUNT
-} ashlar_trace_format;
-
 /*
- * Write the trace to a file. Blocks that are live now last until the end of the trace.
+ * Write the trace as a log like that of RMM's logging adaptor,
+ * Thread,Time,Action,Pointer,Size,Stream: for ashlar-replay and RMM's own replay. Sizes are as
+ * requested; Time is the host's monotonic clock.
  *
  * path     the file; it is replaced as a whole, and on failure stays as it was
  * missing  the number of events since the allocator was made that are not in the file: those that
@@ -43,13 +30,12 @@ typedef enum ashlar_trace_format {
  *          overwritten; unchanged on failure. NULL is allowed
  *
  * Threads: any, also beside other calls on this allocator, whose events may be in the file or not.
- * Errors:  ASHLAR_EINVAL (the allocator keeps no trace; format; `path` is not a regular file),
+ * Errors:  ASHLAR_EINVAL (the allocator keeps no trace; `path` is not a regular file),
  *          ASHLAR_EIO, ASHLAR_EHOSTMEM.
  * Cost:    O(n log n) in the events kept, and some 70 bytes of host memory for each event; no
  *          driver call.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_write_trace(ashlar_allocator *allocator,
-                                                                        ashlar_trace_format format,
                                                                         const char *path,
                                                                         uint64_t *missing);
 

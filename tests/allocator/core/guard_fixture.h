@@ -5,7 +5,7 @@
 #define ASHLAR_GUARD_FIXTURE_H
 
 #include "tests/allocator/core/allocator_fixture.h"
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 
 enum { REPORTS_MAX = 64, REPORT_BYTES = 1024 };
 

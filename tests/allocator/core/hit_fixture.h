@@ -6,11 +6,9 @@
 
 #include "tests/allocator/core/allocator_fixture.h"
 
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 #include "allocator/base/threads.h"
 
-#include "allocator/core/hold.h"
-#include "allocator/core/streams.h"
 
 #define ROOM (8 * MIB) /* of a cache, where a case does not try its limits */
 

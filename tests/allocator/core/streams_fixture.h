@@ -9,8 +9,7 @@
 #define ASHLAR_STREAMS_FIXTURE_H
 
 #include "tests/allocator/core/allocator_fixture.h"
-#include "allocator/core/allocator_impl.h"
-#include "allocator/core/hold.h"
+#include "allocator/core/core.h"
 #include "tests/allocator/soft/soft_probe.h"
 
 #define BIG (4 * MIB) /* blocks of whole handles */

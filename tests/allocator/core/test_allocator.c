@@ -5,7 +5,7 @@
 
 #include "tests/allocator/core/allocator_fixture.h"
 
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 
 CASE_WITH(a_new_allocator_has_taken_no_memory, set_up("memory=16MiB")) {
     ashlar_stats expected = {.driver_calls = 3}; /* attribute, granularity, reservation */

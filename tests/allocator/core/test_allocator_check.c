@@ -4,7 +4,7 @@
  */
 #include "tests/allocator/core/allocator_fixture.h"
 
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 #include "allocator/core/cache.h"
 #include "allocator/heap/free_bins.h"
 #include "allocator/heap/page_map.h"

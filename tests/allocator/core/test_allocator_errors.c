@@ -3,7 +3,7 @@
  */
 #include "tests/allocator/core/allocator_fixture.h"
 
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 
 /* A free that is refused with `part` in the detail, and changes nothing. */
 static void check_refused(void *ptr, const char *part) {

@@ -13,7 +13,7 @@
 #include <linux/seccomp.h>
 
 #include "allocator/base/threads.h"
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 #include "tests/child.h"
 
 enum { THREADS = 4, ROUNDS = 4000, BLOCKS = 16 };

@@ -1,7 +1,7 @@
 /* test_share.c - share=on: segments of one handle each, as NCCL registers them. */
 #include "tests/allocator/core/allocator_fixture.h"
 
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 
 static ashlar_status make(const char *conf, ashlar_allocator **out) {
     ashlar_config config;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "allocator/base/random.h"
-#include "allocator/core/watch.h"
+#include "allocator/core/core.h"
 
 #define COMES_BACK "," HANDLES_COME_BACK
 

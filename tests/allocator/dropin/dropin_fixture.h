@@ -7,7 +7,7 @@
 
 #include "tests/allocator/core/allocator_fixture.h"
 
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 #include "allocator/dropin/devices.h"
 #include "allocator/dropin/torch.h"
 

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/dropin/devices.h"
 #include "allocator/driver/driver.h"

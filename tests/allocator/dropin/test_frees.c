@@ -4,7 +4,7 @@
  */
 #define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
 
-#include "allocator/core/slow_path.h"
+#include "allocator/core/core.h"
 #include "allocator/dropin/frees.h"
 #include "tests/strict.h"
 #include "tests/allocator/dropin/frees_fixture.h"

@@ -89,7 +89,7 @@ static inline void forked_call_all(ashlar_allocator *a, const forked_known *know
     FORKED_IS_REFUSED(ashlar_allocator_forget_stream(a, stream));
     FORKED_IS_REFUSED(ashlar_allocator_take_snapshot(a, &snapshot));
     FORKED_IS_REFUSED(ashlar_allocator_write_snapshot(a, "/dev/null"));
-    FORKED_IS_REFUSED(ashlar_allocator_write_trace(a, ASHLAR_TRACE_RMM_CSV, "/dev/null", NULL));
+    FORKED_IS_REFUSED(ashlar_allocator_write_trace(a, "/dev/null", NULL));
     ashlar_allocator_get_stats(a, &stats);
     FORKED_EXPECT(stats.live_blocks == 0 && ptr == NULL);
     FORKED_EXPECT(ashlar_free(a, known->block) == ASHLAR_OK);

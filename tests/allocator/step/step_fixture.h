@@ -13,7 +13,7 @@
 
 #include <ashlar/plan.h>
 
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 #include "allocator/base/random.h"
 
 /* ---- what the allocator says ---- */

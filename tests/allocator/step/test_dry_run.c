@@ -6,7 +6,7 @@
 
 #include "tests/allocator/core/helper_fixture.h"
 #include "tests/allocator/core/graph_pool_fixture.h"
-#include "allocator/core/dry_run.h"
+#include "allocator/core/core.h"
 #include "allocator/step/step.h"
 
 static ashlar_plan_stats plans(void) {

@@ -4,7 +4,7 @@
 #include <ashlar/fit.h>
 #include <ashlar/warmup.h>
 
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 
 /* What a program of `value` takes: a block that lasts, and steps of two blocks. */
 typedef struct program {

@@ -4,7 +4,7 @@
 #ifndef ASHLAR_TRACE_FIXTURE_H
 #define ASHLAR_TRACE_FIXTURE_H
 
-#include "allocator/trace/trace_ring.h"
+#include "allocator/trace/trace.h"
 
 #define TRACE_ALLOC(address_, bytes_, requested_, stream_)                                      \
     { .address = (address_), .bytes = (bytes_), .requested = (requested_), .stream = (stream_), \

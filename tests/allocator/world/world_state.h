@@ -19,7 +19,7 @@
 #include <ashlar/plan.h>
 
 #include "allocator/base/random.h"
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 #include "allocator/heap/size_class.h"
 #include "tests/allocator/soft/soft_probe.h"
 #include "tests/allocator/world/world_program.h"

@@ -2,7 +2,7 @@
  * test_trace_csv.c - that the lists of allocations say what the trace says, that ours is read back
  * by ashlar-replay's reader, and that half of a block is in neither.
  */
-#include "allocator/trace/trace_files.h"
+#include "allocator/trace/trace.h"
 
 #include "tests/allocator/base/file_fixture.h"
 #include "allocator/base/host.h"
@@ -11,7 +11,6 @@
 #include "tests/allocator/trace/trace_fixture.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-#define MINIMALLOC_HEADER "id,lower,upper,size\n"
 
 static uint64_t left_out;
 
@@ -42,14 +41,6 @@ CASE(rmm_has_a_row_for_each_event_of_a_block) {
                          "0,00:00:00.000000,allocate,0x7f0000000000,2048,0x0\n"));
 }
 
-CASE(minimalloc_has_a_row_for_each_block) {
-    REQUIRE(ashlar__trace_write_minimalloc(sample, COUNT(sample), path, &left_out) == ASHLAR_OK);
-    CHECK_ZU(left_out, 0);
-    CHECK(file_is(MINIMALLOC_HEADER "0,1,3,1024\n"
-                                    "1,2,7,512\n"
-                                    "2,5,7,2048\n"));
-}
-
 /* As after an overflow, and with an event missing between two. */
 CASE(half_a_block_is_left_out_and_counted) {
     const ashlar_trace_event events[] = {
@@ -66,12 +57,6 @@ CASE(half_a_block_is_left_out_and_counted) {
                          "0,00:00:00.000000,free,0xb00,4,0x0\n"
                          "0,00:00:00.000000,free,0xa00,3,0x0\n"
                          "0,00:00:00.000000,allocate,0xb00,6,0x0\n"));
-    left_out = 0;
-    REQUIRE(ashlar__trace_write_minimalloc(events, COUNT(events), path, &left_out) == ASHLAR_OK);
-    CHECK_ZU(left_out, 3);
-    CHECK(file_is(MINIMALLOC_HEADER "0,2,6,512\n"
-                                    "1,3,4,512\n"
-                                    "2,7,8,512\n"));
 }
 
 /* Any window of a long run can be replayed, and what is left out is what began before it. */
@@ -83,8 +68,7 @@ CASE(every_window_of_a_long_run_is_read_back) {
     for (size_t i = 0; i < ALL; i++) {
         const size_t a = (size_t)ashlar__random_step_below(&random_state, ADDRESSES);
         all[i] =
-            (ashlar_trace_event){.sequence = i,
-                                 .address = 0x7f0000000000 + 512 * a,
+            (ashlar_trace_event){.address = 0x7f0000000000 + 512 * a,
                                  .bytes = 512,
                                  .requested = 1 + a,
                                  .action = is_live[a] ? ASHLAR_TRACE_FREE : ASHLAR_TRACE_ALLOC};
@@ -109,20 +93,16 @@ CASE(every_window_of_a_long_run_is_read_back) {
     }
 }
 
-typedef ashlar_status (*write_fn)(const ashlar_trace_event *, size_t, const char *, uint64_t *);
-static const write_fn writers[] = {ashlar__trace_write_rmm, ashlar__trace_write_minimalloc};
-
 CASE(no_host_memory_at_any_call_leaves_the_old_file) {
-    for (size_t w = 0; w < COUNT(writers); w++) {
-        write_bytes("old", 3);
-        left_out = 77;
-        FOR_HOST_FAILURES(n, status, writers[w](sample, COUNT(sample), path, &left_out)) {
-            CHECK(status == ASHLAR_OK || (left_out == 77 && file_is("old")));
-            CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
-            CHECK(names_in_folder() == 1);
-        }
-        CHECK(left_out == 0 && n == 4);
+    write_bytes("old", 3);
+    left_out = 77;
+    FOR_HOST_FAILURES(n, status,
+                      ashlar__trace_write_rmm(sample, COUNT(sample), path, &left_out)) {
+        CHECK(status == ASHLAR_OK || (left_out == 77 && file_is("old")));
+        CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
+        CHECK(names_in_folder() == 1);
     }
+    CHECK(left_out == 0 && n == 4);
 }
 
 RUN_CASES_IN_FOLDER()

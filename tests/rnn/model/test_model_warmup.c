@@ -6,7 +6,7 @@
 
 #include <ashlar/warmup.h>
 
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/core.h"
 #include "rnn/layer/backend.h"
 
 enum { MAX_STEPS = 20, BATCH = 8 };

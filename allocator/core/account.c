@@ -1,11 +1,8 @@
-/* note.c - entering allocations and frees into the counters, the trace and the recordings. */
-#include "allocator/core/note.h"
+/* account.c - entering allocations and frees into the counters, the statistics, the trace and the
+ * recordings of steps. */
+#include "allocator/core/core.h"
 
-#include "allocator/base/check_level.h"
-#include "allocator/core/hold.h"
-#include "allocator/trace/trace_ring.h"
-
-/* ---- counting ---- */
+/* ---- statistics ---- */
 
 ashlar_counters *ashlar__counters_of(ashlar_allocator *a, ashlar_cache *own) {
     return own != NULL ? &own->counters : &a->counters;
@@ -47,7 +44,7 @@ void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     ASHLAR_CHECK2(a->counters.all.live == 0 && a->counters.free_count == 0);
     *stats = a->stats;
     stats->cached_bytes = cached_bytes;
-    stats->shared_bytes = a->heap.away_bytes + a->deferred_bytes;
+    stats->shared_bytes = a->heap.away_bytes + a->deferred.bytes;
     stats->planned_bytes = ashlar__plan_memories_idle_bytes(a->planner.memories);
     ASHLAR_CHECK2(used_bytes >= cached_bytes + stats->shared_bytes + stats->planned_bytes);
     stats->block_bytes = used_bytes - cached_bytes - stats->shared_bytes - stats->planned_bytes;
@@ -65,29 +62,25 @@ void ashlar__stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
     ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
-/* ---- tracing ---- */
-
-void ashlar__trace_block_locked(ashlar_allocator *a, ashlar_trace_action action,
-                                const ashlar_block *block, const ashlar_stream_state *state) {
-    ASHLAR_OWNS(&a->lock);
-    if (a->client.trace == NULL) {
-        return;
-    }
-    ashlar__trace_put(a->client.trace, &(ashlar_trace_event){
-                                           .action = (uint8_t)action,
-                                           .address = a->constants.base + block->offset,
-                                           .bytes = block->bytes,
-                                           .requested = block->requested,
-                                           .stream = (uintptr_t)state->stream,
-                                           .tag = block->tag,
-                                       });
+ashlar_trace_event ashlar__trace_event_of(const ashlar_allocator *a, ashlar_trace_action action,
+                                          const ashlar_block *block, ashlar_stream stream) {
+    return (ashlar_trace_event){
+        .action = (uint8_t)action,
+        .address = a->constants.base + block->offset,
+        .bytes = block->bytes,
+        .requested = block->requested,
+        .stream = (uintptr_t)stream,
+        .tag = block->tag,
+    };
 }
 
 void ashlar__account_free_locked(ashlar_allocator *a, ashlar_cache *own,
                                  const ashlar_block *block) {
     ASHLAR_OWNS(&a->lock);
     ashlar__count_free_locked(a, own, block->requested, block->tag);
-    ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, block->stream_state);
+    const ashlar_trace_event event =
+        ashlar__trace_event_of(a, ASHLAR_TRACE_FREE, block, block->stream_state->stream);
+    ashlar__trace_put(a->client.trace, &event);
 }
 
 /* ---- steps that are being recorded ---- */

@@ -1,13 +1,11 @@
 /*
- * rungs_own.c - rungs 1 to 3 and 6 of the ladder: searching the stream's own zones, and mapping
- * there; and in a step, what its plan leaves idle.
+ * rungs.c - the ways in which a miss looks for memory: in the stream's own zones, in what its plan
+ * leaves idle, in new memory, and in other streams' zones. miss.c has their order. Every function
+ * here is called with the allocator's lock held; one that finds nothing leaves *out NULL.
  */
-#include "allocator/core/rungs.h"
+#include "allocator/core/core.h"
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/heap/away.h"
-#include "allocator/plan/planner.h"
 
 /* ---- one gap ---- */
 
@@ -65,15 +63,12 @@ bool ashlar__rung_find_place(const ashlar_allocator *a, const ashlar_zone *zone,
 ashlar_status ashlar__rung_take_place(ashlar_allocator *a, const ashlar_request *r,
                                       const ashlar_heap_place *place, ashlar_block **out) {
     ashlar_block *block = NULL;
-    const ashlar_status status =
-        ashlar__heap_take_run(&a->heap, place->gap, place->offset, place->bytes, &block);
-    if (status == ASHLAR_OK) {
-        if (block->window->zone->owner != r->stream_state) {
-            block->marks |= ASHLAR_BLOCK_BORROWED;
-        }
-        *out = block;
+    ASHLAR_TRY(ashlar__heap_take_run(&a->heap, place->gap, place->offset, place->bytes, &block));
+    if (block->window->zone->owner != r->stream_state) {
+        block->marks |= ASHLAR_BLOCK_BORROWED;
     }
-    return status;
+    *out = block;
+    return ASHLAR_OK;
 }
 
 static ashlar_status take(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
@@ -81,21 +76,47 @@ static ashlar_status take(ashlar_allocator *a, const ashlar_request *r, ashlar_b
     return ashlar__rung_take_place(a, r, &(ashlar_heap_place){gap, gap->offset, r->bytes}, out);
 }
 
-ashlar_status ashlar__rung_take_own(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
-                                    ashlar_block **out) {
+/* Take a gap of the stream's own zone, if it serves. NULL: none fits. */
+static ashlar_status take_gap(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
+                              ashlar_block **out) {
     const bool serves = gap != NULL && ashlar__heap_missing(&a->heap, gap, r->bytes) == 0 &&
                         !ashlar__heap_is_misfit(&a->heap, gap, r->bytes) &&
                         !is_left_alone(a, r, gap);
     return serves ? take(a, r, gap, out) : ASHLAR_OK;
 }
 
+ashlar_block *ashlar__gap_of_own(const ashlar_zone *zone, ashlar_cache *own, size_t bytes) {
+    ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
+    const bool is_at_end = gap == NULL || gap->next == NULL;
+    if (is_at_end && own != NULL && own->weight[bytes > ASHLAR_SC_MAX_BYTES] != 0) {
+        ashlar__cache_flush_stream(own, zone->owner, bytes);
+        gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
+    }
+    return gap;
+}
+
+/* If the best gap is at a window's end, the caller's own cache is emptied first. */
+ashlar_status ashlar__rung_take_own(ashlar_allocator *a, const ashlar_request *r,
+                                    ashlar_block **out) {
+    return take_gap(a, r, ashlar__gap_of_own(zone_for(r), r->own, r->bytes), out);
+}
+
+static ashlar_block *own_gap(const ashlar_request *r) {
+    return ashlar__free_bins_best_fit(&zone_for(r)->gaps, r->bytes);
+}
+
+static ashlar_status take_in_zone(ashlar_allocator *a, const ashlar_request *r,
+                                  const ashlar_zone *zone, ashlar_block **out) {
+    ashlar_heap_place place;
+    return ashlar__rung_find_place(a, zone, r, false, &place)
+               ? ashlar__rung_take_place(a, r, &place, out)
+               : ASHLAR_OK;
+}
+
 /* If the best fit has no memory, another of the stream's own gaps may have some. */
 ashlar_status ashlar__rung_take_mapped(ashlar_allocator *a, const ashlar_request *r,
                                        ashlar_block **out) {
-    ashlar_heap_place place;
-    return ashlar__rung_find_place(a, zone_for(r), r, false, &place)
-               ? ashlar__rung_take_place(a, r, &place, out)
-               : ASHLAR_OK;
+    return take_in_zone(a, r, zone_for(r), out);
 }
 
 /* ---- the stream's own memory that is elsewhere ---- */
@@ -153,11 +174,11 @@ static ashlar_status bring_home(ashlar_allocator *a, const ashlar_request *r, as
     if (r->stream_state->away_count == 0 || is_held(r)) {
         return ASHLAR_OK;
     }
-    const ashlar_status status = ashlar__away_ask(&a->heap, ASKED_MAX);
-    return status == ASHLAR_OK ? ashlar__rung_take_own(a, r, ashlar__rung_own_gap(r), out) : status;
+    ASHLAR_TRY(ashlar__away_ask(&a->heap, ASKED_MAX));
+    return take_gap(a, r, own_gap(r), out);
 }
 
-/* Rung 2: bring blocks home, or adopt an ended stream's zone. */
+/* Bring blocks home, or adopt an ended stream's zone. */
 ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *r,
                                      ashlar_block **out) {
     ashlar_stream_state *state = r->stream_state;
@@ -202,7 +223,7 @@ ashlar_status ashlar__rung_move_to(ashlar_allocator *a, const ashlar_heap_place 
 
 /* What the request would have mapped. */
 static size_t missing_bytes(const ashlar_allocator *a, const ashlar_request *r) {
-    const ashlar_block *gap = ashlar__rung_own_gap(r);
+    const ashlar_block *gap = own_gap(r);
     return gap != NULL ? ashlar__heap_missing(&a->heap, gap, r->bytes) : r->bytes;
 }
 
@@ -274,21 +295,12 @@ static ashlar_status move_in(ashlar_allocator *a, const ashlar_request *r, ashla
         return ASHLAR_OK; /* the device is behind: no event for each request that asks */
     }
     ASHLAR_TRY(ashlar__rung_ask_all(a));
-    ashlar_block *gap = ashlar__rung_own_gap(r);
+    ashlar_block *gap = own_gap(r);
     if (gap != NULL) {
         const ashlar_heap_place place = {gap, gap->offset, r->bytes};
         ASHLAR_TRY(ashlar__rung_move_to(a, &place, &is_there));
     }
-    return is_there ? ashlar__rung_take_own(a, r, gap, out) : ASHLAR_OK;
-}
-
-/* In the zone for blocks of the other sizes. */
-static ashlar_status take_in_other_zone(ashlar_allocator *a, const ashlar_request *r,
-                                        ashlar_block **out) {
-    ashlar_heap_place place;
-    return ashlar__rung_find_place(a, other_zone_for(r), r, false, &place)
-               ? ashlar__rung_take_place(a, r, &place, out)
-               : ASHLAR_OK;
+    return is_there ? take_gap(a, r, gap, out) : ASHLAR_OK;
 }
 
 ashlar_status ashlar__rung_leave_plan(ashlar_allocator *a, const ashlar_request *r,
@@ -302,7 +314,7 @@ ashlar_status ashlar__rung_leave_plan(ashlar_allocator *a, const ashlar_request 
     if (*out == NULL && a->heap.range.segments == NULL) {
         ASHLAR_TRY(move_in(a, r, out));
     }
-    return *out == NULL ? take_in_other_zone(a, r, out) : ASHLAR_OK;
+    return *out == NULL ? take_in_zone(a, r, other_zone_for(r), out) : ASHLAR_OK;
 }
 
 bool ashlar__rung_leave_own_plan(ashlar_allocator *a, const ashlar_request *r) {
@@ -331,12 +343,8 @@ static ashlar_status map_in(ashlar_allocator *a, const ashlar_request *r, ashlar
         status = ashlar__heap_add_window(&a->heap, zone, r->bytes);
         gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
     }
-    if (status == ASHLAR_OK) {
-        status = ashlar__heap_back(&a->heap, gap, r->bytes, may);
-    }
-    if (status == ASHLAR_OK) {
-        status = take(a, r, gap, out);
-    }
+    ASHLAR_THEN(status, ashlar__heap_back(&a->heap, gap, r->bytes, may));
+    ASHLAR_THEN(status, take(a, r, gap, out));
     if (status == ASHLAR_ENOMEM && (may & ASHLAR_MAY_CREATE) == 0) {
         status = ashlar__may_map_locked(a); /* fails again, and sets the error detail */
     }
@@ -348,7 +356,7 @@ unsigned ashlar__rung_may_create(ashlar_allocator *a) {
     return ashlar__may_map_locked(a) == ASHLAR_OK ? ASHLAR_MAY_CREATE : 0;
 }
 
-/* Rung 3: map new memory in the stream's own zone. */
+/* Map new memory in the stream's own zone. */
 ashlar_status ashlar__rung_map_new(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
     const unsigned may = ashlar__rung_may_create(a);
@@ -368,7 +376,7 @@ ashlar_status ashlar__rung_map_new(ashlar_allocator *a, const ashlar_request *r,
 }
 
 /*
- * Rung 6. Without virtual memory nothing can move: then give free segments back to the driver,
+ * Without virtual memory nothing can move: then give free segments back to the driver,
  * which may have a larger one to offer. Try the zone for the other sizes last: if it has part of
  * the memory mapped already, it needs less than the request's own zone.
  */
@@ -379,11 +387,141 @@ ashlar_status ashlar__rung_map_free(ashlar_allocator *a, const ashlar_request *r
     if (a->heap.range.segments != NULL && (may & ASHLAR_MAY_CREATE) != 0) {
         status = ashlar__heap_trim(&a->heap, 0);
     }
-    if (status == ASHLAR_OK) {
-        status = map_in(a, r, zone_for(r), may, out);
-    }
+    ASHLAR_THEN(status, map_in(a, r, zone_for(r), may, out));
     if (status == ASHLAR_OK && *out == NULL) {
         status = map_in(a, r, other_zone_for(r), may, out);
     }
     return status;
+}
+
+/* ---- other streams' memory ---- */
+
+typedef enum gap_kind { PAST, PROMPT, ANY } gap_kind;
+
+/* Whether the wait for a place's last use is for nothing that was queued after it was freed. */
+static bool is_prompt(const ashlar_allocator *a, const ashlar_heap_place *at) {
+    const ashlar_window *w = at->gap->window;
+    return ashlar__heap_is_past_at(&a->heap, w, at->offset, at->bytes) ||
+           ashlar__stream_state_is_prompt(w->zone->owner,
+                                          ashlar__heap_tick_at(&a->heap, w, at->offset, at->bytes));
+}
+
+/*
+ * A place in a zone of a stream other than the request's, the stream used longest ago; false: there
+ * is none. Unless the place must be past, it must be possible to record an event after its last
+ * use.
+ */
+static bool find_oldest(const ashlar_allocator *a, const ashlar_request *r, gap_kind kind,
+                        ashlar_heap_place *best) {
+    const bool is_past_only = kind == PAST;
+    uint64_t oldest = UINT64_MAX;
+    for (const ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
+        ashlar_heap_place place;
+        const ashlar_stream_state *owner = zone->owner;
+        if (owner == r->stream_state || owner->is_pool || owner->last_used >= oldest ||
+            (!is_past_only && ashlar__stream_state_is_closed(owner, &a->client))) {
+            continue;
+        }
+        if (ashlar__rung_find_place(a, zone, r, is_past_only, &place) &&
+            (kind != PROMPT || is_prompt(a, &place))) {
+            oldest = owner->last_used;
+            *best = place;
+        }
+    }
+    return oldest < UINT64_MAX;
+}
+
+/*
+ * Find out how far the work on every stream has come. All events are recorded before any is
+ * queried, so that the first ones have more time to complete.
+ */
+ashlar_status ashlar__rung_ask_all(ashlar_allocator *a) {
+    for (ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
+        if (!ashlar__stream_state_is_quiet(zone->owner)) {
+            bool unused;
+            ASHLAR_TRY(ashlar__stream_state_try_cover(zone->owner, &a->client,
+                                                      zone->owner->last_tick,
+                                                      &a->stats.events_recorded, &unused));
+        }
+    }
+    for (ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
+        if (!ashlar__stream_state_is_quiet(zone->owner)) {
+            ASHLAR_TRY(ashlar__stream_state_query(zone->owner, &a->client));
+        }
+    }
+    return ashlar__away_ask(&a->heap, SIZE_MAX);
+}
+
+ashlar_status ashlar__rung_borrow_past(ashlar_allocator *a, const ashlar_request *r,
+                                       ashlar_block **out) {
+    ashlar_heap_place place;
+    return find_oldest(a, r, PAST, &place) ? ashlar__rung_take_place(a, r, &place, out) : ASHLAR_OK;
+}
+
+ashlar_status ashlar__rung_borrow_ended(ashlar_allocator *a, const ashlar_request *r,
+                                        ashlar_block **out) {
+    for (ashlar_zone *zone = a->heap.zones; zone != NULL && !r->stream_state->is_pool;
+         zone = zone->next) {
+        const ashlar_stream_state *owner = zone->owner;
+        ashlar_heap_place place;
+        if (owner != r->stream_state && !owner->is_pool && !owner->is_idle &&
+            ashlar__stream_state_has_ended(owner) &&
+            ashlar__rung_find_place(a, zone, r, true, &place)) {
+            return ashlar__rung_take_place(a, r, &place, out);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* Have the request's stream wait for the last use of another stream's memory. *may_take false: no
+ * event can be recorded behind that use now. */
+static ashlar_status wait_for_place(ashlar_allocator *a, const ashlar_request *r,
+                                    const ashlar_heap_place *at, bool *may_take) {
+    const ashlar_window *w = at->gap->window;
+    ashlar_stream_state *owner = w->zone->owner;
+    *may_take = ashlar__heap_is_past_at(&a->heap, w, at->offset, at->bytes);
+    if (*may_take) {
+        return ASHLAR_OK;
+    }
+    a->heap.waited_at = ashlar__heap_count_use(&a->heap);
+    const uint64_t tick = ashlar__heap_tick_at(&a->heap, w, at->offset, at->bytes);
+    ASHLAR_TRY(ashlar__stream_state_try_cover(owner, &a->client, tick, &a->stats.events_recorded,
+                                              may_take));
+    return *may_take
+               ? ashlar__stream_state_wait_on(owner, &a->client, r->stream_state->stream, tick)
+               : ASHLAR_OK;
+}
+
+ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a, const ashlar_request *r, bool prompt,
+                                         ashlar_block **out) {
+    bool found = false, may_take = false;
+    ashlar_heap_place place;
+    ASHLAR_TRY(ashlar__away_wait(&a->heap, r->stream_state, r->bytes, prompt, &found));
+    if (found) {
+        return take_gap(a, r, own_gap(r), out);
+    }
+    if (!find_oldest(a, r, prompt ? PROMPT : ANY, &place)) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(wait_for_place(a, r, &place, &may_take));
+    return may_take ? ashlar__rung_take_place(a, r, &place, out) : ASHLAR_OK;
+}
+
+/* ---- anywhere ---- */
+
+/*
+ * Earlier rungs look at few gaps, and map at the front of the best, where a block may fill only a
+ * part of its first and last handle.
+ */
+ashlar_status ashlar__rung_take_anywhere(ashlar_allocator *a, const ashlar_request *r,
+                                         ashlar_block **out) {
+    ashlar_heap_place place;
+    if (!ashlar__heap_find_place(&a->heap, r->stream_state, r->bytes, &place)) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status =
+        ashlar__heap_back_at(&a->heap, &place, ashlar__rung_may_create(a) | ASHLAR_MAY_MOVE);
+    return status == ASHLAR_OK       ? ashlar__rung_take_place(a, r, &place, out)
+           : status == ASHLAR_ENOMEM ? ASHLAR_OK
+                                     : status;
 }

@@ -1,0 +1,877 @@
+/*
+ * core.h - the allocator: its fields, the lock that guards them, and what the files of this room
+ * do for each other (internal).
+ *
+ * A `_locked` function is called with the allocator's lock held. `own` is the calling thread's
+ * cache of the allocator, or NULL.
+ */
+#ifndef ASHLAR_CORE_H
+#define ASHLAR_CORE_H
+
+#include <limits.h>
+#include <stddef.h>
+
+#include <ashlar/allocator.h>
+#include <ashlar/trace.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/lock.h"
+#include "allocator/core/cache.h"
+#include "allocator/guard/guard_fill.h"
+#include "allocator/heap/away.h"
+#include "allocator/heap/heap.h"
+#include "allocator/plan/planner.h"
+#include "allocator/trace/nvtx_memory.h"
+#include "allocator/trace/trace.h"
+
+/*
+ * The constants that every hit reads. They share no cache line with data that is written after the
+ * allocator's creation.
+ */
+typedef struct ashlar_hit_constants {
+    uint64_t id; /* never 0, and unique among all allocators of the process */
+    cu_ptr base; /* start of the heap's address range */
+    size_t range_bytes;
+    size_t unpublished_bytes; /* a thread publishes larger changes of live bytes; cache.h */
+    ashlar_page_map map;      /* a copy of heap.map */
+    unsigned char padding[ASHLAR_CACHE_LINE];
+} ashlar_hit_constants;
+_Static_assert(sizeof(ashlar_hit_constants) - offsetof(ashlar_hit_constants, padding) >=
+                   ASHLAR_CACHE_LINE,
+               "no line of the constants has fields behind them");
+
+/* What other allocators hold of a device's memory. */
+typedef struct ashlar_others {
+    size_t count, reserved_bytes;
+    size_t idle_bytes; /* of them, in no block */
+} ashlar_others;
+
+struct ashlar_allocator {
+    ashlar_hit_constants constants;
+    ashlar_device *device;  /* const */
+    size_t cache_bytes;     /* const; the most bytes of one thread's cache; 0: no caches */
+    uint32_t fork_count;    /* const; ashlar__fork_count at the creation */
+    ashlar_allocator *next; /* in the process's list. Lock: list_lock in allocators.c */
+    size_t visitor_count;   /* threads that have it give memory back. Lock: list_lock */
+    ashlar_lock lock;       /* guards all fields below, but for those of reports.c */
+    ashlar_driver_client client;
+    ashlar_heap heap;
+    ashlar_planner planner;
+    ashlar_others others; /* what they held when memory last ran out */
+
+    /* Modes; see modes.c. */
+    unsigned modes;                /* bits 1u << ashlar_mode_id that are on */
+    ashlar_trace ring;             /* client.trace points here, or is NULL if nobody wants events */
+    ashlar_nvtx_memory *nvtx;      /* const; receives the events of `ring`; NULL: none */
+    ashlar_guard_fill *guard_fill; /* const; NULL: no guard */
+
+    /* Streams; see streams.c. */
+    ashlar_stream_state *stream_states; /* of all streams and graph pools, and `idle_stream_state`;
+                                           newest first */
+    ashlar_stream_state *buckets[ASHLAR_STREAM_BUCKETS]; /* stream_states, hashed by handle */
+    ashlar_stream_state *recent;            /* found last; the next call mostly wants the same */
+    ashlar_stream_state *idle_stream_state; /* of blocks that any stream may use; NULL at first */
+
+    /* Caches and statistics; see hold.c and counters.c. */
+    ashlar_cache *caches; /* one for each thread that has allocated */
+    bool are_hits_over;   /* the kernel now refuses barriers: no thread enters its cache again */
+    bool is_shut_to_end;  /* one claim lasts until the lock is released */
+    unsigned claim_depth; /* > 0: other threads are shut out of their caches */
+    ashlar_counters counters; /* of threads without a cache; published when a call ends */
+    ashlar_stats stats;       /* the sums of what threads have published; the rest is added by
+                               * ashlar__stats_sum_claimed() */
+
+    /* Freed blocks that any stream may still use, oldest first; see deferred_free.c. */
+    struct {
+        ashlar_block *first, *last;
+        size_t bytes;
+    } deferred;
+    _Atomic uint64_t release_count; /* how often such blocks became free; read without the lock */
+
+    /* What the program asked for; see limits.c. Callbacks are called without the lock. */
+    uint64_t calls_at_seal;
+    ashlar_seal_policy seal;
+    ashlar_warn_fn warn; /* NULL: none */
+    void *warn_user;
+    ashlar_reclaim_fn reclaim; /* NULL: none */
+    void *reclaim_user;
+
+    /* Reports; see reports.c. */
+    ashlar_report_fn report; /* NULL: no reports */
+    void *report_user;
+    bool reports_leaks;              /* const */
+    ashlar_allocator *next_reported; /* Lock: watch_lock in reports.c */
+};
+
+/* ---- creation: allocator.c, config.c ---- */
+
+/* Like ashlar_allocator_create_with(), but `kind`, not the options, chooses the kind of memory. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__allocator_create_in(ashlar_device *device,
+                                                            const ashlar_config *config,
+                                                            ashlar_range_kind kind,
+                                                            ashlar_allocator **out);
+
+/*
+ * Behave as if the device had only `bytes` of memory and none were in use: the limit and the thread
+ * caches become those of such a device.
+ */
+void ashlar__allocator_pretend(ashlar_allocator *allocator, size_t bytes);
+
+/*
+ * _keep_events: from now on keep this many of the newest events, unless the allocator keeps some.
+ * _listen: from now on tell a listener of all events, instead of the one that has its place in
+ * `ring`. Call both before anybody allocates. Errors: those of ashlar__trace_init().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__allocator_keep_events(ashlar_allocator *allocator,
+                                                              uint64_t event_count);
+void ashlar__allocator_listen(ashlar_allocator *allocator, int place,
+                              ashlar_trace_listener listener);
+
+/* Read a program's options, with the default for each field that is 0. Errors: those of
+ * ashlar_config_check(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__config_take(ashlar_config *out,
+                                                    const ashlar_config *config);
+
+/* Refuse options that exclude each other. `kind`: of the memory. Errors: ASHLAR_EINVAL. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__modes_check(const ashlar_config *config,
+                                                    ashlar_range_kind kind);
+
+/* ---- forks: allocators.c ----
+ *
+ * A child of fork() has only the thread that forked. Locks that others held stay taken, data that
+ * they were changing stays half changed, and CUDA does not work. So each public function first asks
+ * in which process the allocator was made, and on a mismatch touches none of its data. Hits need
+ * not ask, because a child starts without caches.
+ */
+
+/* The number of forks between the process that first called ashlar__forks_watch() and this one. */
+extern _Atomic uint32_t ashlar__fork_count;
+
+/* Count forks from now on. Call it before making an allocator. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__forks_watch(void);
+
+/* Whether the allocator was made in a process that is an ancestor of this one. Needs no lock. */
+static inline bool ashlar__is_of_parent(const ashlar_allocator *a) {
+    return a->fork_count != atomic_load_explicit(&ashlar__fork_count, memory_order_relaxed);
+}
+
+ashlar_status ashlar__fail_of_parent(void); /* ASHLAR_EDRIVER */
+
+/* The first line of a public function that returns a status: refuse an allocator of the parent. */
+#define ASHLAR_REFUSE_OF_PARENT(allocator)     \
+    do {                                       \
+        if (ashlar__is_of_parent(allocator)) { \
+            return ashlar__fail_of_parent();   \
+        }                                      \
+    } while (0)
+
+/* In the child of a fork, before any other call: forget the thread's caches, and the list of
+ * allocators that report leaks at exit. */
+void ashlar__caches_begin_child(void);
+void ashlar__leaks_begin_child(void);
+
+/* ---- all allocators of the process: allocators.c ----
+ *
+ * Idle memory of a device belongs to the process. Whoever is refused memory by the driver has the
+ * others give idle memory back: an allocator in its search, the device's other users by
+ * ashlar__device_has_room(), the drop-ins for calls that they pass on.
+ */
+
+/* _enlist: add the allocator to the process's list. _delist: remove it; waits for threads that have
+ * it give memory back. */
+void ashlar__allocator_enlist(ashlar_allocator *allocator);
+void ashlar__allocator_delist(ashlar_allocator *allocator);
+
+/*
+ * Have the allocators of a device, in all contexts, give at least `bytes` bytes of idle memory back
+ * to the driver, if they have so much.
+ *
+ * except    an allocator that is not asked; NULL: ask all
+ * may_wait  false: only memory that no work uses any more. true: also call the reclaim callbacks,
+ *           wait on the host for work, and give up idle plans
+ * others    if not NULL: set to what the asked ones hold afterwards
+ *
+ * Returns whether any memory was given back. A sealed allocator that may take no memory again keeps
+ * what it has. Threads: any; the caller holds no lock.
+ */
+bool ashlar__allocators_give_back(const ashlar_driver *driver, int ordinal,
+                                  const ashlar_allocator *except, size_t bytes, bool may_wait,
+                                  ashlar_others *others);
+
+/* What the list does with one allocator; allocator.c sets it, since it calls files above the list.
+ */
+typedef struct ashlar_allocator_acts {
+    void (*end_stream)(ashlar_allocator *allocator, ashlar_stream stream);
+    void (*begin_wait)(ashlar_allocator *allocator, ashlar_stream stream, uint64_t wait);
+    void (*end_wait)(ashlar_allocator *allocator, ashlar_stream stream, uint64_t wait);
+    bool (*give_back)(ashlar_allocator *allocator, size_t bytes, bool may_wait,
+                      ashlar_others *others);
+} ashlar_allocator_acts;
+
+extern const ashlar_allocator_acts *ashlar__allocator_acts;
+
+/* ---- who may touch what: hold.c ----
+ *
+ * A cache can hold a stream: then its owner cuts blocks from the stream's zones and puts them back
+ * inside its cache, as it does with its magazines, and takes no lock. The first thread that asks
+ * for memory of a stream holds it. If another thread asks, the stream passes to that thread. After
+ * a few handovers nobody holds the stream any more, and all its misses take the lock.
+ *
+ * So a stream's zones, last_used, last_tick, has_freed and stamp_count may be touched
+ *   by the owner of the cache that holds it   inside its cache, or with the lock
+ *   by any thread, if no cache holds it       with the lock
+ *   by any thread                             with the lock, while the others are shut out
+ *
+ * A thread that frees a block of a stream held by another thread (a remote free) collects such
+ * blocks in its outbox, and appends them all at once to the stream's `returned` list.
+ */
+
+/*
+ * Shut every other thread out of its cache until the release. Claims may be nested. Cost: a system
+ * call if there are other caches.
+ */
+void ashlar__caches_claim_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+void ashlar__caches_release_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+
+/*
+ * _shut_out_: shut the other threads out until ashlar__allocator_leave() releases the lock.
+ * _let_in_: end that claim early, before the lock is dropped for a while.
+ */
+void ashlar__shut_out_locked(ashlar_allocator *allocator);
+void ashlar__let_in_locked(ashlar_allocator *allocator);
+
+/* _enter: take the lock and shut the other threads out of their caches. _leave: let them in again
+ * and release the lock. */
+void ashlar__allocator_enter(ashlar_allocator *allocator);
+void ashlar__allocator_leave(ashlar_allocator *allocator);
+
+/* The bits of `attention` that make every call take the lock: because a mode or a step's recording
+ * must see the call. */
+static inline unsigned ashlar__cache_watched(const ashlar_allocator *a) {
+    return a->modes != 0 || a->are_hits_over || a->planner.recording_count > 0
+               ? ASHLAR_CACHE_BYPASSED
+               : 0;
+}
+
+/* Tell every cache whether its hits must take the lock. Call it after any change of what
+ * ashlar__cache_watched() returns. */
+void ashlar__caches_update_bypass_locked(ashlar_allocator *allocator);
+
+static inline ashlar_cache *ashlar__holder_of(const ashlar_stream_state *state) {
+    return atomic_load_explicit(&state->holder, memory_order_relaxed);
+}
+
+/*
+ * Let the calling thread's cache hold the stream, if it may. In any case no other cache holds the
+ * stream afterwards, and the calling thread may touch its zones until it releases the lock.
+ */
+void ashlar__hold_locked(ashlar_allocator *allocator, ashlar_cache *own,
+                         ashlar_stream_state *state);
+
+/* Let nobody hold the stream any more. Its holder must be the calling thread or be shut out. */
+void ashlar__hold_drop_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
+
+/* Whether a freed block must go to the outbox, because another thread holds its stream. */
+bool ashlar__outbox_wants(const ashlar_cache *own, const ashlar_block *block);
+
+/* Put a freed block into the outbox. Call it inside the cache or with the lock. */
+void ashlar__outbox_add(ashlar_cache *own, ashlar_block *block);
+
+/* Send what the outbox holds. Call it inside the cache, or after claiming the cache. */
+void ashlar__outbox_send(ashlar_cache *cache);
+
+/* Send a list of freed blocks of a stream, linked by `older`. Any thread. */
+void ashlar__returned_add(ashlar_stream_state *state, ashlar_block *newest, ashlar_block *oldest);
+
+/* Take the blocks that were sent to a stream, linked by `older`. */
+ashlar_block *ashlar__returned_take(ashlar_stream_state *state);
+
+/* Put the blocks that were sent to a stream into its zones. The stream's holder is shut out. */
+void ashlar__returned_put_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
+
+/*
+ * Take the blocks of a stream that other threads have freed: into the magazines or, when these are
+ * full, into the zones. Call it inside the cache that holds the stream, or with the lock.
+ */
+void ashlar__returned_take_in(ashlar_cache *own, ashlar_magazines *magazines);
+
+/* The bytes of blocks that are on their way to holders. All caches are claimed. O(blocks). */
+size_t ashlar__returned_bytes_claimed(const ashlar_allocator *allocator);
+
+/* ---- streams: streams.c ---- */
+
+/*
+ * The handle by which a stream is known here: NULL for the default stream, which CU_STREAM_LEGACY
+ * also names, and otherwise the given one.
+ */
+static inline ashlar_stream ashlar__stream_named(ashlar_stream stream) {
+    return (uintptr_t)stream == CU_STREAM_LEGACY ? NULL : stream;
+}
+
+/* Find the stream's own state, never that of its graph pool; the stream's first use makes it.
+ * Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_of_locked(ashlar_allocator *allocator,
+                                                               ashlar_stream stream,
+                                                               ashlar_stream_state **out);
+
+/* Make a stream state, at the head of the list. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *allocator,
+                                                                ashlar_stream stream,
+                                                                ashlar_stream_state **out);
+
+/*
+ * Whether the state can be deleted, as far as it tells by itself: its stream has ended, and no
+ * pool, waiting thread, deferred free or block that is away needs it. A state with windows is not
+ * over: another stream has yet to take them over.
+ */
+bool ashlar__stream_state_is_over(const ashlar_stream_state *state);
+
+/* Delete a state that nothing refers to. */
+void ashlar__stream_state_delete_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
+
+/* Let a graph pool's state, or that of a released one, stand for another stream from now on. */
+void ashlar__stream_state_rename_locked(ashlar_allocator *allocator, ashlar_stream_state *state,
+                                        ashlar_stream stream);
+
+/*
+ * The state that belongs to no stream: blocks of ashlar__alloc_idle() have it while they are live.
+ * It has no free blocks. Errors: ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_idle_locked(ashlar_allocator *allocator,
+                                                                 ashlar_stream_state **out);
+
+/* Give the blocks of one stream in all caches to the heap, and forget its magazines. */
+void ashlar__caches_forget_stream_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
+
+/*
+ * Like ashlar_allocator_forget_stream(), but the stream ends even if this fails. After a failure no
+ * event follows the stream's work, so free memory that the stream used last is never reused.
+ */
+void ashlar__allocator_end_stream(ashlar_allocator *allocator, ashlar_stream stream);
+
+/*
+ * _begin_wait: call it before a wait on the host for a stream, with the number of the wait; all
+ * that was freed on the stream by then is past after _end_wait. Nothing happens for a stream that
+ * is watched: its handle may mean another one.
+ */
+void ashlar__allocator_begin_wait(ashlar_allocator *allocator, ashlar_stream stream, uint64_t wait);
+void ashlar__allocator_end_wait(ashlar_allocator *allocator, ashlar_stream stream, uint64_t wait);
+
+/* ---- calls that take the lock: modes.c ---- */
+
+typedef enum ashlar_call_kind {
+    ASHLAR_CALL_ALLOC,
+    ASHLAR_CALL_FREE,
+    ASHLAR_CALL_USE, /* ashlar_record_stream() */
+    ASHLAR_CALL_KIND_COUNT
+} ashlar_call_kind;
+
+/* What is looked for when a thread's own cache has no block. */
+typedef struct ashlar_request {
+    ashlar_stream_state *stream_state; /* of the stream that will use the block */
+    size_t bytes;                      /* bytes of the block, a multiple of ASHLAR_BLOCK_ALIGN */
+    ashlar_cache *own;
+    bool is_unplanned; /* do not ask the current step for a block of its plan */
+    bool is_idle;      /* use only memory that no queued work uses: all streams may use the block */
+    bool is_at_hand;   /* use only memory that is reserved and free now */
+    unsigned percent;  /* is_at_hand, but map as ashlar__alloc_idle() says; 0: nothing */
+} ashlar_request;
+
+/*
+ * A call on its way from the public function through the modes that are on to the core, which
+ * serves it. A mode does its part, and passes the call on by `next`.
+ */
+typedef struct ashlar_call ashlar_call;
+typedef ashlar_status (*ashlar_call_fn)(ashlar_allocator *allocator, ashlar_call *call);
+struct ashlar_call {
+    ashlar_call_kind kind;
+    unsigned modes; /* those still to be entered */
+    ashlar_call_fn next;
+    ashlar_request request; /* ALLOC; its `own` is set for all kinds */
+    size_t bytes;           /* ALLOC: as the program asked */
+    ashlar_tag tag;         /* ALLOC */
+    bool was_drained;       /* ALLOC: this attempt follows one that failed */
+    bool names_stream;      /* FREE: the last use was on `stream`; false: on the block's own */
+    ashlar_stream stream;
+    const void *caller;  /* FREE: the public function's return address, which guards report */
+    void *ptr;           /* ALLOC: the result */
+    ashlar_block *block; /* ALLOC: the result; FREE, USE: see ashlar__call_find_locked() */
+    ashlar_stream_state *state; /* FREE: of the stream of the last use; USE: of `stream` */
+};
+
+/* The modes, outermost first. Each of them sees every call: hits are over while one is on. */
+typedef enum ashlar_mode_id {
+    ASHLAR_MODE_WATCH,   /* streams may end unannounced: watch.c */
+    ASHLAR_MODE_HOST,    /* page-locked memory, which the host may write to at once */
+    ASHLAR_MODE_DRY_RUN, /* on for one thread, by its step: dry_run.c */
+    ASHLAR_MODE_ZERO,
+    ASHLAR_MODE_TRACE, /* NVTX listens to it, too */
+    ASHLAR_MODE_GUARD, /* guard.c */
+    ASHLAR_MODE_COUNT
+} ashlar_mode_id;
+
+static inline bool ashlar__has_mode(const ashlar_allocator *a, ashlar_mode_id mode) {
+    return (a->modes & 1u << mode) != 0;
+}
+
+/* What a mode does with a call of each kind; NULL: nothing. */
+typedef struct ashlar_mode {
+    ashlar_call_fn on[ASHLAR_CALL_KIND_COUNT];
+} ashlar_mode;
+
+extern const ashlar_mode ashlar__mode_watch, ashlar__mode_dry_run, ashlar__mode_guard;
+
+/* _alloc_slow, _free_slow: do the work of ashlar_alloc_tagged() and ashlar_free() if the calling
+ * thread's cache cannot. _alloc_unplanned: after the current step's plan has declined the request.
+ * _free_from: with the caller that guards report. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_slow(ashlar_allocator *allocator, size_t bytes,
+                                                   ashlar_tag tag, ashlar_stream stream,
+                                                   void **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_unplanned(ashlar_allocator *allocator, size_t bytes,
+                                                        ashlar_tag tag, ashlar_stream stream,
+                                                        void **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__free_slow(ashlar_allocator *allocator, void *ptr);
+ASHLAR_MUST_CHECK ashlar_status ashlar__free_from(ashlar_allocator *allocator, void *ptr,
+                                                  const void *caller);
+
+#define ASHLAR_BY_ALL_MEANS UINT_MAX /* for ashlar__alloc_idle(): also wait, if that helps */
+
+/*
+ * Like ashlar_alloc(), but all streams may use the block at once. Not with a guard, which would
+ * queue work on the block.
+ *
+ * percent   0: use only memory that is reserved and free now. Above: or move free memory to where
+ *           the request fits, and take more from the device until so much of what was ever live is
+ *           reserved, or a few handles. Neither waits for anything.
+ *
+ * Errors: as for ashlar_alloc(); below ASHLAR_BY_ALL_MEANS, ASHLAR_ENOMEM comes without a report.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_idle(ashlar_allocator *allocator, size_t bytes,
+                                                   unsigned percent, void **out);
+
+/* Like ashlar_alloc(), but uses only memory that is reserved and free now. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_at_hand(ashlar_allocator *allocator, size_t bytes,
+                                                      ashlar_stream stream, void **out);
+
+/* ---- the core: miss.c, free.c ---- */
+
+/* Serve a call. ALLOC: Errors: ASHLAR_ENOMEM (the detail is the driver's text), ASHLAR_EDRIVER,
+ * ASHLAR_EHOSTMEM. The lock may be dropped and taken again meanwhile. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__core_alloc_locked(ashlar_allocator *a, ashlar_call *call);
+ASHLAR_MUST_CHECK ashlar_status ashlar__core_free_locked(ashlar_allocator *a, ashlar_call *call);
+ASHLAR_MUST_CHECK ashlar_status ashlar__core_use_locked(ashlar_allocator *a, ashlar_call *call);
+
+/* Free a block of a request that fails after the core has handed the block out. */
+void ashlar__take_back_locked(ashlar_allocator *allocator, ashlar_cache *own, ashlar_block *block);
+
+/* Write into the error detail what holds the memory, note the refusal, return ASHLAR_ENOMEM. */
+ashlar_status ashlar__no_memory_locked(ashlar_allocator *allocator, const ashlar_call *call);
+
+/* Find call->block and call->state, unless they are set. Errors: ASHLAR_EPOINTER, ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__call_find_locked(ashlar_allocator *a, ashlar_call *call);
+
+/* The live block that begins at `ptr`. Errors: ASHLAR_EPOINTER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__find_live_locked(ashlar_allocator *allocator,
+                                                         const void *ptr, ashlar_block **out);
+
+/*
+ * Find the live block that `ptr` points into: its start, and its requested bytes. Lock: not held.
+ * Errors: ASHLAR_EPOINTER. Cost: O(log(blocks)), claims all caches.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__find_around(ashlar_allocator *allocator, const void *ptr,
+                                                    void **base, size_t *bytes);
+
+/* Whether `ptr` points into the heap's reserved memory, even outside live blocks. Lock: not held.
+ * Cost: O(windows). */
+bool ashlar__has_reserved(ashlar_allocator *allocator, const void *ptr);
+
+/* Whether ashlar__heap_check() passes; for assertions. A hit must not call it. O(blocks). */
+bool ashlar__is_sound_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+
+/* ---- the search for memory: miss.c; its rungs: rungs.c ---- */
+
+/* The rung that served a request, which decides the counter to raise. */
+typedef enum ashlar_rung {
+    ASHLAR_RUNG_PLANNED,
+    ASHLAR_RUNG_CACHED,
+    ASHLAR_RUNG_SAME_STREAM,
+    ASHLAR_RUNG_IDLE,
+    ASHLAR_RUNG_COMPLETED,
+    ASHLAR_RUNG_WAITED,
+    ASHLAR_RUNG_MAPPED,
+    ASHLAR_RUNG_DRAINED,
+    ASHLAR_RUNG_RECLAIMED,
+    ASHLAR_RUNG_AFTER_SYNC,
+    ASHLAR_RUNG_GATHERED,
+    ASHLAR_RUNG_COUNT
+} ashlar_rung;
+
+/*
+ * Take a block for the request; it may be larger than requested. The caller must set the block's
+ * stream_state, requested and tag. The lock may be dropped and taken again meanwhile. Errors: as
+ * for ashlar__core_alloc_locked().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__ladder_take_locked(ashlar_allocator *allocator,
+                                                           const ashlar_request *request,
+                                                           ashlar_block **out, ashlar_rung *rung);
+
+/*
+ * Wait on the host, without the lock, until some stream has got further whose work keeps memory
+ * from being used. *waited false: there is none.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__wait_for_any_locked(ashlar_allocator *allocator,
+                                                            bool *waited);
+
+/*
+ * The best fit among the gaps of a zone, with memory behind it or not. So a block's address does
+ * not depend on what was mapped before, and a repeated step repeats its addresses. The gap at a
+ * window's end is the last resort: before choosing it, the thread gives its cached blocks up. NULL:
+ * no gap fits.
+ */
+ashlar_block *ashlar__gap_of_own(const ashlar_zone *zone, ashlar_cache *own, size_t bytes);
+
+/* A rung looks for memory in one way. If it finds nothing, *out stays NULL. Behind the first, all
+ * other threads are shut out of their caches. */
+typedef ashlar_status ashlar_rung_fn(ashlar_allocator *a, const ashlar_request *r,
+                                     ashlar_block **out);
+
+ashlar_rung_fn ashlar__rung_take_own;      /* the best gap of the stream's own zone */
+ashlar_rung_fn ashlar__rung_take_mapped;   /* another gap there that has memory */
+ashlar_rung_fn ashlar__rung_take_home;     /* after blocks came home, or an ended stream's zone */
+ashlar_rung_fn ashlar__rung_leave_plan;    /* in a step: what its plan leaves idle */
+ashlar_rung_fn ashlar__rung_map_new;       /* map new memory */
+ashlar_rung_fn ashlar__rung_map_free;      /* move free memory of any zone to the request's */
+ashlar_rung_fn ashlar__rung_borrow_ended;  /* a gap of an ended stream, where memory cannot move */
+ashlar_rung_fn ashlar__rung_borrow_past;   /* a gap of another stream whose last use is over */
+ashlar_rung_fn ashlar__rung_take_anywhere; /* where the request needs the fewest handles */
+
+/* A gap of another stream, after an in-stream wait. prompt: only if that wait is for no work that
+ * was queued after the gap was freed. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a,
+                                                           const ashlar_request *r, bool prompt,
+                                                           ashlar_block **out);
+
+/* When all else has failed: the step that makes the request leaves its plan, so that what its slots
+ * leave idle can serve the request. False: it has none. */
+bool ashlar__rung_leave_own_plan(ashlar_allocator *a, const ashlar_request *r);
+
+/* Find out how far the work on every stream has come. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_ask_all(ashlar_allocator *a);
+
+/* Have memory behind a place by moving what is free and past. *is_there false: that is too little.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_move_to(ashlar_allocator *a,
+                                                     const ashlar_heap_place *place,
+                                                     bool *is_there);
+
+/*
+ * A place with memory for the request in one of a zone's best few gaps and, if is_past_only, whose
+ * last use is past. False: there is none.
+ */
+bool ashlar__rung_find_place(const ashlar_allocator *a, const ashlar_zone *zone,
+                             const ashlar_request *r, bool is_past_only, ashlar_heap_place *out);
+
+/* Take the request's bytes there. All their memory must be mapped. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_place(ashlar_allocator *a,
+                                                        const ashlar_request *r,
+                                                        const ashlar_heap_place *place,
+                                                        ashlar_block **out);
+
+/* The kinds of memory that a request may map. While sealed, the allocator may use only what it has.
+ */
+unsigned ashlar__rung_may_create(ashlar_allocator *a);
+
+/* ---- freed blocks that do not fit into the magazines ---- */
+
+/* Whether a freed block that does not fit into the magazines can go to its zone now. Call it inside
+ * the cache, or with the lock. */
+static inline bool ashlar__miss_may_put(const ashlar_allocator *a, const ashlar_cache *own,
+                                        const ashlar_stream_state *state) {
+    return ashlar__holder_of(state) == own && !ashlar__heap_is_short(&a->heap);
+}
+
+/* Put a block for which ashlar__miss_may_put() is true into its zone. */
+static inline void ashlar__miss_put(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
+    ASHLAR_CHECK2(ashlar__holder_of(block->stream_state) == own && block->requested == 0);
+    if (block->bytes <= ASHLAR_SC_MAX_BYTES) {
+        own->was_full = true;
+    } else if (own->weight[1] != 0) {
+        ashlar__cache_flush_large(own);
+    }
+    ashlar__heap_put(&a->heap, block);
+}
+
+/* ---- counting and recording: account.c ---- */
+
+/* Count and trace the free of a block, on the stream that it was allocated for. */
+void ashlar__account_free_locked(ashlar_allocator *allocator, ashlar_cache *own,
+                                 const ashlar_block *block);
+
+/* Count the free of a block whose request was for `requested` bytes. */
+void ashlar__count_free_locked(ashlar_allocator *allocator, ashlar_cache *own, size_t requested,
+                               unsigned tag);
+
+/* _counters_of: the counters that the calling thread raises. _publish_locked: publish them if they
+ * are due (ashlar__counters_are_due()), or at once for a thread without a cache. */
+ashlar_counters *ashlar__counters_of(ashlar_allocator *allocator, ashlar_cache *own);
+void ashlar__publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
+
+/* An event about a block, for ashlar__trace_put(). */
+ashlar_trace_event ashlar__trace_event_of(const ashlar_allocator *allocator,
+                                          ashlar_trace_action action, const ashlar_block *block,
+                                          ashlar_stream stream);
+
+/* Sum every thread's counters at one moment. _claimed: the caller has claimed the caches. _locked:
+ * the function claims them itself. */
+void ashlar__stats_sum_claimed(ashlar_allocator *allocator, ashlar_stats *stats);
+void ashlar__stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
+
+/* As ashlar_allocator_reset_peaks(), but only those of live bytes, or of reserved bytes. */
+void ashlar__allocator_reset_peaks(ashlar_allocator *allocator, bool of_live, bool of_reserved);
+
+/* Raise the peak of reserved bytes. Call it after mapping memory, also if that failed. */
+void ashlar__update_reserved_peak_locked(ashlar_allocator *allocator);
+
+/*
+ * _alloc_: add an allocation to the step that the calling thread is recording. _refusal_: add a
+ * request that was refused; state: NULL if that is unknown. _free_, _share_: note the free of a
+ * block, or its use on another stream, in the recording that has the block, whichever thread makes
+ * it. Each does nothing if there is no such recording.
+ */
+void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block);
+void ashlar__step_record_refusal_locked(ashlar_cache *own, size_t requested, ashlar_tag tag,
+                                        ashlar_stream_state *state);
+void ashlar__step_record_free_locked(ashlar_allocator *allocator, const ashlar_block *block);
+void ashlar__step_record_share_locked(ashlar_allocator *allocator, const ashlar_block *block);
+
+/* ---- limits, seal and callbacks: limits.c ---- */
+
+/* Whether the seal permits mapping more memory. Errors: ASHLAR_ENOMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__may_map_locked(ashlar_allocator *allocator);
+
+/*
+ * The most that a request could get if all work were over and all free memory in one place: what
+ * the limit leaves beside live blocks and the plan memories of steps under way. The program's
+ * reclaim callback may free more. Cost: claims all caches.
+ */
+size_t ashlar__room_locked(ashlar_allocator *allocator);
+
+/* Whether the device may have so much more memory to give. Lock: not held. */
+bool ashlar__may_grow(ashlar_allocator *allocator, size_t bytes);
+
+/* As ashlar_allocator_trim(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__trim_locked(ashlar_allocator *allocator,
+                                                    size_t target_bytes);
+
+/* As ashlar__allocators_give_back(), for this allocator. Lock: held, but dropped meanwhile. */
+bool ashlar__others_give_back_locked(ashlar_allocator *allocator, size_t bytes, bool may_wait,
+                                     ashlar_others *others);
+
+/*
+ * Call the program's reclaim callback, which frees blocks. False: it freed nothing, or was not
+ * called. Lock: held, but dropped during the callback.
+ */
+bool ashlar__reclaim_locked(ashlar_allocator *allocator, size_t bytes);
+
+/* ---- reports: reports.c ---- */
+
+/* Report the guard's oldest finding, if there is one: to the callback, and as ASHLAR_EDAMAGE. Lock:
+ * not held. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_take_finding(ashlar_allocator *allocator);
+
+/* Report the allocator's live blocks when the process exits, unless it is unregistered before. */
+void ashlar__leaks_register(ashlar_allocator *allocator);
+void ashlar__leaks_unregister(ashlar_allocator *allocator); /* no effect if not registered */
+
+/* Report the live blocks, if there are any. No driver call. */
+void ashlar__leaks_report_locked(ashlar_allocator *allocator);
+
+/* ---- blocks that several streams use: free.c ---- */
+
+/* Whether some use has no event after it and can never get one, because its stream was lost. */
+bool ashlar__shared_has_lost(const ashlar_use *uses);
+
+/* The uses of a live block by other streams than its own; NULL: there are none. */
+static inline ashlar_use *ashlar__shared_uses(const ashlar_block *block) {
+    return ashlar__block_is_shared(block) ? block->uses : NULL;
+}
+
+/* ---- snapshots: trace_snapshot.c ---- */
+
+/*
+ * Write a snapshot as JSON, with a trace. Viewers play the trace backwards from the snapshot, so
+ * each block in it must lie in memory that the snapshot has or that a later event unmaps. Errors:
+ * ASHLAR_EHOSTMEM, and those of ashlar__file_write_line(). The old file is then unchanged.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_write(const ashlar_snapshot *snapshot,
+                                                       const ashlar_trace_event *events,
+                                                       size_t count, const char *path);
+
+/* ---- watched streams: watch.c ----
+ *
+ * A stream of a watched allocator is known to be alive only during a call that names it. So in such
+ * a call
+ *   - the driver says whether the handle still means the same stream; if not, the old stream has
+ *     ended
+ *   - an event is recorded behind the stream's frees, if another stream has wanted such memory or a
+ *     stream has ended. Before that, an event per free would be a driver call for nothing.
+ * If no event follows the use of some memory, and no call names its stream, the memory is reused
+ * after a wait for the whole device, which needs no handle and covers destroyed streams.
+ */
+
+/*
+ * Begin a call that names `stream`. Pass *out, which is NULL for a default stream, to the function
+ * that ends the call. Drivers older than CUDA 12 cannot identify streams: then `stream` is made to
+ * wait for the work of everything freed under its handle.
+ *
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; then no call has begun.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__watch_begin_locked(ashlar_allocator *allocator,
+                                                           ashlar_stream stream,
+                                                           ashlar_stream_state **out);
+void ashlar__watch_end_locked(ashlar_stream_state *state);
+
+/*
+ * Wait on the host for all work of the device; then all memory freed before is past. _settle: the
+ * lock is not held. _settle_locked: it is, but dropped during the wait. Errors: ASHLAR_EINVAL (a
+ * stream is being captured), ASHLAR_EDRIVER.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__watch_settle_locked(ashlar_allocator *allocator);
+ASHLAR_MUST_CHECK ashlar_status ashlar__watch_settle(ashlar_allocator *allocator);
+
+/* Around a wait for the device that the caller makes, with all caches claimed. _end_wait: only if
+ * the wait succeeded. */
+uint64_t ashlar__watch_begin_wait_locked(ashlar_allocator *allocator);
+void ashlar__watch_end_wait_locked(ashlar_allocator *allocator, uint64_t wait);
+
+/* Wait for the device, if some free memory can become usable only by that. False: no memory needs
+ * it, or the wait failed. Lock: held, but dropped during the wait. */
+bool ashlar__watch_wait_locked(ashlar_allocator *allocator);
+
+/* ---- dry runs: dry_run.c ----
+ *
+ * A dry run allocates and frees the same blocks as its step, but uses none of them. So its requests
+ * get addresses with no memory behind them: recording costs no memory, and leaves no block in the
+ * way of the plan's memory. The addresses are far above any that a process can have, so that using
+ * one faults. What would exceed the limit beside the blocks that are live is refused, as in the
+ * step.
+ */
+
+#define ASHLAR_DRY_RUN_BASE ((uintptr_t)1 << 62)
+
+enum {
+    ASHLAR_DRY_RUN_STRIDE_LOG2 = 40,            /* log2 of the distance between two addresses */
+    ASHLAR_DRY_RUN_BLOCKS_MAX = 1 << (62 - 40), /* the most allocations of one step */
+};
+_Static_assert((uintptr_t)ASHLAR_DRY_RUN_BLOCKS_MAX << ASHLAR_DRY_RUN_STRIDE_LOG2 <=
+                   UINTPTR_MAX - ASHLAR_DRY_RUN_BASE,
+               "the last address does not wrap");
+
+/* Whether this thread's requests get addresses without memory. */
+static inline bool ashlar__dry_run_is_on(const ashlar_cache *own) {
+    return own != NULL && own->own_replay != NULL && own->own_replay->is_dry_run &&
+           own->own_replay->is_recorded;
+}
+
+/* Whether an address comes from a dry run of this thread. */
+static inline bool ashlar__dry_run_has(const ashlar_cache *own, const void *ptr) {
+    return ashlar__dry_run_is_on(own) && (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE;
+}
+
+/* The size of a live block of a dry run: that of the request. Errors: ASHLAR_EPOINTER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_bytes(const ashlar_cache *own, const void *ptr,
+                                                      size_t *out);
+
+/* ---- frees that wait for all streams: deferred_free.c ----
+ *
+ * A block for all streams, as after cudaMalloc(), belongs to no stream: when it is handed out, no
+ * queued work uses its memory. Its free, as cudaFree() does, is deferred until all work submitted
+ * before the free is over, on any stream. Until then it stays a used block, marked as shared
+ * (block.h), but without a note of who uses it.
+ *
+ * Deferred frees are numbered and wait in one list, oldest first. Some streams order them: the
+ * legacy default stream, whose events come behind the work of all blocking streams, and each
+ * non-blocking stream that the caller tells of. A block is free once `free_past` of all of them
+ * (stream_state.h) has reached its number. So the events that prove it are those that the
+ * allocator records for other reasons as well. An event on the legacy stream is a barrier between
+ * blocking streams, so none is recorded before memory is wanted.
+ *
+ * Invariants (ashlar_allocator_check):
+ *   shared_bytes == heap.away_bytes + deferred.bytes
+ *   deferred.bytes == sum of the blocks in the list, whose numbers grow up to client.free_count
+ *
+ * The functions take the lock themselves.
+ */
+
+/*
+ * Free a live block, whichever function allocated it. Not with a guard.
+ *
+ * is_planned   whether the block is the slot of a plan, whose steps reuse it in their own order.
+ *              Then nothing has changed: the caller must wait for all work, and call ashlar_free()
+ *
+ * Errors: ASHLAR_EPOINTER (as for ashlar_free); then nothing has changed.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__free_deferred(ashlar_allocator *allocator, void *ptr,
+                                                      bool *is_planned);
+
+bool ashlar__has_deferred(ashlar_allocator *allocator); /* whether there are deferred blocks */
+
+/* Whether the deferred blocks are as large as a handle: to map one takes no longer than to record
+ * events and query them. */
+bool ashlar__deferred_fills_handle(ashlar_allocator *allocator);
+
+/*
+ * Whether to call ashlar__deferred_ask() before a request is placed, although free memory may serve
+ * it: no events are recorded behind the oldest free, and what was freed fills a handle and is more
+ * than twice what is free, so some of it will be wanted soon. Events that are recorded later follow
+ * the request's own work, too; and its block would lie between gaps that would have merged. Cost:
+ * O(zones + streams).
+ */
+bool ashlar__deferred_is_due(ashlar_allocator *allocator);
+
+/* Whether a request that found no memory may succeed now, because deferred blocks became free since
+ * `release_count` was read from the allocator, or there are some. */
+bool ashlar__deferred_has_more(ashlar_allocator *allocator, uint64_t release_count);
+
+/*
+ * Let a stream order the frees from now on: NULL, or a non-blocking one, until its end
+ * (ashlar__allocator_end_stream()). Errors: ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__deferred_add_stream(ashlar_allocator *allocator,
+                                                            ashlar_stream stream);
+
+/* Call this before a capture begins and is counted: behind all work submitted before the frees
+ * events are recorded, which can be queried during the capture. */
+void ashlar__deferred_cover(ashlar_allocator *allocator);
+
+/*
+ * Free the blocks that are past; does not wait. Records events behind all work, if none follow the
+ * work before the oldest free. *has_any: whether blocks became free.
+ *
+ * Errors: ASHLAR_EINVAL (not during a capture), ASHLAR_EDRIVER (a stream ended untold).
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__deferred_ask(ashlar_allocator *allocator, bool *has_any);
+
+/* Like ashlar__deferred_ask(), but wait on the host for the oldest. False: it cannot. */
+bool ashlar__deferred_wait(ashlar_allocator *allocator);
+
+/*
+ * Around a wait for the whole device, which the program or the caller makes. _end_wait frees the
+ * blocks that were deferred before _begin_wait, whichever streams there are. Call it only if the
+ * wait succeeded. Returns whether any block was freed.
+ */
+typedef struct ashlar_device_wait {
+    uint64_t number; /* 0: there is nothing to learn */
+    uint64_t free_number;
+} ashlar_device_wait;
+
+ashlar_device_wait ashlar__deferred_begin_wait(ashlar_allocator *allocator);
+bool ashlar__deferred_end_wait(ashlar_allocator *allocator, ashlar_device_wait wait);
+
+/* Whether the allocator has a guard. */
+static inline bool ashlar__allocator_is_guarded(const ashlar_allocator *a) {
+    return a->guard_fill != NULL;
+}
+
+#endif /* ASHLAR_CORE_H */
