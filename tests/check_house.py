@@ -101,7 +101,7 @@ def check_includes(texts):
             if target.startswith("tests/") and not path.startswith("tests/"):
                 yield "%s: product code includes %s. Move what it needs into its room" % (
                     path, target)
-            elif (floor_of(target) or -1) > floor:
+            elif floor_of(target) is not None and floor_of(target) > floor:
                 yield "%s: includes %s of a higher room. Pass what is needed, or move a file" % (
                     path, target)
 
