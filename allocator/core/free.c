@@ -5,7 +5,7 @@
 #include "allocator/core/core.h"
 
 #include "allocator/base/error.h"
-#include "allocator/plan/plan_memory.h"
+#include "allocator/plan/planner.h"
 
 /*
  * The block that contains an offset. Inside a plan's memory, the live slot block at the offset, if

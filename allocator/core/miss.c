@@ -17,7 +17,7 @@
 
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
-#include "allocator/plan/plan_memory.h"
+#include "allocator/plan/planner.h"
 
 /* ---- the order of a search ---- */
 

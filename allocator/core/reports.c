@@ -12,7 +12,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/plan/plan_memory.h"
+#include "allocator/plan/planner.h"
 
 /* ---- findings ---- */
 

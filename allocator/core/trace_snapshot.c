@@ -8,7 +8,7 @@
 #include "allocator/base/file_buffer.h"
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
-#include "allocator/plan/plan_memory.h"
+#include "allocator/plan/planner.h"
 
 /* ---- the trace ---- */
 

@@ -92,7 +92,7 @@ bool ashlar__step_has(ashlar_allocator *allocator, const void *ptr, ashlar_strea
 
 /*
  * Like ashlar_step_begin() and ashlar_step_end(), but the requests of a recorded step get addresses
- * without memory (dry_run.h).
+ * without memory (dry_run.c).
  *
  * Errors: also ASHLAR_EINVAL (end: a block was not freed); the step has ended all the same.
  */
