@@ -2,7 +2,6 @@
 #ifndef ASHLAR_COMPILER_H
 #define ASHLAR_COMPILER_H
 
-#if defined(__GNUC__)
 #define ASHLAR_PRINTF(format_idx, args_idx) __attribute__((format(printf, format_idx, args_idx)))
 #define ASHLAR_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define ASHLAR_NOINLINE __attribute__((noinline))
@@ -23,44 +22,22 @@
 #endif
 /* The address that the enclosing function returns to; NULL: not known. */
 #define ASHLAR_RETURN_ADDRESS() __builtin_return_address(0)
-#else
-#define ASHLAR_PRINTF(format_idx, args_idx)
-#define ASHLAR_LIKELY(condition) (condition)
-#define ASHLAR_NOINLINE
-#define ASHLAR_ALWAYS_INLINE inline
-#define ASHLAR_PREFETCH(address) ((void)(address))
-#define ASHLAR_PREFETCH_FAR(address) ((void)(address))
-#define ASHLAR_PREFETCH_ONCE(address) ((void)(address))
-#define ASHLAR_INITIAL_EXEC
-#define ASHLAR_RETURN_ADDRESS() NULL
-#endif
 
 /* Unroll the next loop: wholly (the compiler must know its number of turns, at most 32), or four
  * turns at a time. */
 #if defined(__clang__)
 #define ASHLAR_UNROLL _Pragma("clang loop unroll(full)")
 #define ASHLAR_UNROLL_4 _Pragma("clang loop unroll_count(4)")
-#elif defined(__GNUC__)
+#else
 #define ASHLAR_UNROLL _Pragma("GCC unroll 32")
 #define ASHLAR_UNROLL_4 _Pragma("GCC unroll 4")
-#else
-#define ASHLAR_UNROLL
-#define ASHLAR_UNROLL_4
 #endif
 
 /* Call this in each turn of a loop that waits for another thread. */
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__)
 #define ASHLAR_PAUSE() __builtin_ia32_pause()
 #else
 #define ASHLAR_PAUSE() ((void)0)
-#endif
-
-/* Whether narrowing a page's protection makes the kernel interrupt every processor that runs the
- * process; see threads.c. */
-#if defined(__x86_64__) || defined(__i386__)
-#define ASHLAR_FLUSH_INTERRUPTS 1
-#else
-#define ASHLAR_FLUSH_INTERRUPTS 0
 #endif
 
 /* A small function that CUDA C compiles for the device too. */

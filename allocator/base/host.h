@@ -1,6 +1,6 @@
 /*
- * host.h - all host memory that the library takes for itself; tests can make a request fail
- * (internal).
+ * host.h - all host memory that the library takes for itself, where tests can make a request fail;
+ * and the host's clock (internal).
  *
  * Threads: any.
  */
@@ -9,6 +9,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <time.h>
 
 #include "allocator/base/error.h"
 
@@ -60,5 +62,27 @@ size_t ashlar__host_memory_bytes(void);
 /* For tests: make the n-th call of ashlar__host_calloc() or ashlar__host_realloc() from now on
  * fail; n counts from 1. 0: let all succeed. */
 void ashlar__host_fail_at(unsigned long n);
+
+/* ---- the monotonic clock: it never goes back, and its zero is arbitrary ---- */
+
+static inline uint64_t ashlar__clock_ns(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static inline double ashlar__clock_s(void) {
+    return 1e-9 * (double)ashlar__clock_ns();
+}
+
+/* The longest pause: short beside a wait that it prolongs. */
+enum { ASHLAR_PAUSE_NS_MIN = 1000, ASHLAR_PAUSE_NS_MAX = 200000 };
+
+/* Sleep between two rounds of questions about what cannot be waited for; each time about twice as
+ * long. *ns: ASHLAR_PAUSE_NS_MIN at first. */
+static inline void ashlar__clock_pause(long *ns) {
+    (void)nanosleep(&(struct timespec){.tv_nsec = *ns}, NULL);
+    *ns = *ns < ASHLAR_PAUSE_NS_MAX / 2 ? 2 * *ns : ASHLAR_PAUSE_NS_MAX;
+}
 
 #endif /* ASHLAR_HOST_H */

@@ -1,10 +1,11 @@
 /*
- * json.h - JSON text: a writer that appends to one growing buffer, and a strict reader (internal).
+ * json.h - JSON text: a writer that appends to one growing buffer, and a strict reader, value by
+ * value (internal).
  *
  * A number that is written and read back is the same: integers of 64 bits, doubles to the last bit,
- * in every locale. Neither the writer nor the reader nests deeper than ASHLAR_JSON_DEPTH.
+ * in every locale. The reader goes no deeper than ASHLAR_JSON_DEPTH.
  *
- * Threads: one at a time per writer; any may read a parsed value.
+ * Threads: one at a time per writer or reader.
  */
 #ifndef ASHLAR_JSON_H
 #define ASHLAR_JSON_H
@@ -29,16 +30,16 @@ typedef struct ashlar_json_writer {
     char *text;
     size_t bytes;
     size_t capacity;
-    size_t depth;                                /* open objects and arrays */
-    unsigned char frames[ASHLAR_JSON_DEPTH + 1]; /* see json_write.c; [0] is the document */
+    size_t depth;     /* open objects and arrays */
+    size_t row_depth; /* the depth inside the array that stays on one line; 0: none is open */
+    enum { ASHLAR_JSON_OPENED, ASHLAR_JSON_AFTER_KEY, ASHLAR_JSON_AFTER_ITEM } last;
     unsigned int indent;
     bool has_failed; /* host memory ran out: later calls write nothing */
 } ashlar_json_writer;
 
 /*
  * Begin a document, which holds one value. ashlar__json_writer_text() reports a failure of any call
- * before it, so those calls need no check. A call that JSON's grammar does not allow at that place
- * (in an object a value without a key; a second value in the document) fails an assertion.
+ * before it, so those calls need no check.
  *
  * indent   0: the whole document on one line; else each item on its own line, `indent` blanks
  *          deeper than its parent
@@ -68,13 +69,12 @@ void ashlar__json_put_key(ashlar_json_writer *writer, const char *key);
 void ashlar__json_put_string(ashlar_json_writer *writer, const char *text);
 void ashlar__json_put_text(ashlar_json_writer *writer, const char *text, size_t bytes);
 
-void ashlar__json_put_int64(ashlar_json_writer *writer, int64_t value);
 void ashlar__json_put_uint64(ashlar_json_writer *writer, uint64_t value);
 void ashlar__json_put_double(ashlar_json_writer *writer, double value); /* not finite: null */
 void ashlar__json_put_bool(ashlar_json_writer *writer, bool value);
 void ashlar__json_put_null(ashlar_json_writer *writer);
 
-/* The text of one JSON value, as it is; ashlar__json_parse() must have taken it. */
+/* The text of one JSON value, as it is. */
 void ashlar__json_put_parsed(ashlar_json_writer *writer, const char *text, size_t bytes);
 
 /* A member of an object: its key, then its value. */
@@ -97,10 +97,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_text(ashlar_json_writer *wri
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_save(ashlar_json_writer *writer,
                                                          const char *path);
 
-/*
- * Save the document, then finish the writer, also on failure. Errors: those of
- * ashlar__json_writer_save().
- */
+/* Save the document, then finish the writer, also on failure. Errors: those of
+ * ashlar__json_writer_save(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_end(ashlar_json_writer *writer,
                                                         const char *path);
 
@@ -125,35 +123,66 @@ struct ashlar_json {
     const char *key;         /* of an object's member, 0-terminated; else NULL */
     size_t key_bytes;        /* more than strlen(key) if the key has a byte 0 inside */
     const char *text;        /* STRING, 0-terminated; may have a byte 0 inside, too */
-    size_t count;            /* STRING: its bytes, without the last 0; ARRAY, OBJECT: items */
+    size_t count;            /* STRING: its bytes, without the last 0 */
     uint64_t magnitude;      /* NUMBER that is_integer: its absolute value */
     double number;           /* NUMBER, the nearest double */
-    const ashlar_json *item; /* ARRAY, OBJECT: the first item, in the order of the text */
-    const ashlar_json *next; /* the item after this one, NULL at the end */
+    const ashlar_json *item; /* the first item, and the item after this one, for whoever keeps */
+    const ashlar_json *next; /* values: the reader leaves these NULL */
 };
 
 /*
- * Parse a JSON document (RFC 8259, no extensions). If an object has a key twice, both are kept.
+ * Reads a text without building a tree of its values, which may need many times the memory of the
+ * text: the caller keeps only what it needs.
  *
- * out     the document's value
- * Ownership: the caller frees *out with ashlar__json_free(). *out does not refer to `text`.
- * Errors:    ASHLAR_EFORMAT (the detail names the wrong byte; too deep nesting and a number beyond
- *            the range of a double are such errors too), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM.
- * Cost:      one block of host memory, which can be 40 times as long as a hostile text: read texts
- *            from outside with json_scan.h.
+ *     ashlar__json_scan_begin(&scan, text, bytes, &value)     the document
+ *     ashlar__json_scan_next(&scan, value.kind, &item, &is)   its items, until there is none
+ *     ashlar__json_scan_end(&scan)
+ *
+ * If an item is an array or object itself, all of its items come next, until there is none.
+ *
+ * Strings are decoded where they lie, which changes the text: no character takes more bytes than
+ * its escape, and the 0 behind a string takes the place of its closing quote.
+ *
+ * Only json_scan.c uses the fields. Invariants between calls:
+ *   at <= bytes, depth <= ASHLAR_JSON_DEPTH
+ *   put <= text + at
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__json_parse(const char *text, size_t bytes,
-                                                   ashlar_json **out);
+typedef struct ashlar_json_scan {
+    char *text;
+    size_t bytes;
+    size_t at;     /* index of the next byte to read */
+    size_t depth;  /* arrays and objects that are open */
+    bool is_first; /* an array or object has just been opened */
+    char *put;     /* where the next decoded byte of a string goes */
+} ashlar_json_scan;
 
-void ashlar__json_free(ashlar_json *document); /* NULL is allowed */
+/*
+ * Read the document's value: all of it, or the opening bracket of an array or object. RFC 8259, no
+ * extensions; an object may have a key twice.
+ *
+ * text   [bytes + 1]; the last byte may be anything, and is kept
+ * value  its strings lie in `text`
+ * Errors: ASHLAR_EFORMAT (the detail names the wrong byte; too deep nesting and a number beyond the
+ *         range of a double are such errors too); the same for the functions below.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__json_scan_begin(ashlar_json_scan *scan, char *text,
+                                                        size_t bytes, ashlar_json *value);
 
-/* The first member of `value` with this key. NULL: no such member, or `value` is NULL or not an
- * object. */
-const ashlar_json *ashlar__json_member(const ashlar_json *value, const char *key);
+/* Read the next item of the innermost open array or object, or its closing bracket: then *is_there
+ * is false, and *item unchanged. kind: ASHLAR_JSON_ARRAY or ASHLAR_JSON_OBJECT, whichever is
+ * open. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__json_scan_next(ashlar_json_scan *scan,
+                                                       ashlar_json_kind kind, ashlar_json *item,
+                                                       bool *is_there);
 
-/* If `value` is an integer in the range of *out, set *out and return true. Otherwise, and if
+/* Check that nothing is left but blanks. All brackets must be closed. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__json_scan_end(ashlar_json_scan *scan);
+
+/* Check that a text is one document, without keeping its values. The text changes. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__json_check(char *text, size_t bytes);
+
+/* If `value` is an integer in the range of *out, set *out and return true; otherwise, and if
  * `value` is NULL, return false. */
 bool ashlar__json_get_uint64(const ashlar_json *value, uint64_t *out);
-bool ashlar__json_get_int64(const ashlar_json *value, int64_t *out);
 
 #endif /* ASHLAR_JSON_H */

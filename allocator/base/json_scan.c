@@ -1,14 +1,14 @@
 /* json_scan.c - reading a JSON text value by value, decoding strings in place. */
-#include "allocator/base/json_scan.h"
+#include "allocator/base/json.h"
 
 #include <errno.h>
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/base/parse.h"
 
 _Static_assert(ASHLAR_JSON_NULL == 0, "a zeroed value is null until it is read");
 
@@ -181,15 +181,13 @@ static ashlar_status scan_number(ashlar_json_scan *s, ashlar_json *value) {
     if (!skip_number(s, &value->is_integer)) {
         return fail_at(s->at, "expected a digit");
     }
-    /* strtod() needs a 0 behind the number, and a locale whose decimal separator is a point. */
+    /* strtod() needs a 0 behind the number. */
     char *number = s->text + start;
     const char behind = s->text[s->at];
     s->text[s->at] = '\0';
     value->kind = ASHLAR_JSON_NUMBER;
     value->is_negative = number[0] == '-';
-    const locale_t before = uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
-    value->number = strtod(number, NULL);
-    (void)uselocale(before);
+    value->number = ashlar__real_of(number);
     if (value->is_integer) {
         errno = 0;
         value->magnitude = strtoull(number + value->is_negative, NULL, 10);
@@ -201,27 +199,20 @@ static ashlar_status scan_number(ashlar_json_scan *s, ashlar_json *value) {
 
 /* --- values --------------------------------------------------------------------------------- */
 
-static ashlar_status scan_literal(ashlar_json_scan *s, ashlar_json *value) {
-    static const struct {
-        const char *text;
-        size_t bytes;
-        ashlar_json_kind kind;
-        bool boolean;
-    } literals[] = {
-        {"null", 4, ASHLAR_JSON_NULL, false},
-        {"true", 4, ASHLAR_JSON_BOOL, true},
-        {"false", 5, ASHLAR_JSON_BOOL, false},
-    };
-    for (size_t i = 0; i < sizeof literals / sizeof literals[0]; i++) {
-        if (s->bytes - s->at >= literals[i].bytes &&
-            memcmp(s->text + s->at, literals[i].text, literals[i].bytes) == 0) {
-            value->kind = literals[i].kind;
-            value->boolean = literals[i].boolean;
-            s->at += literals[i].bytes;
-            return ASHLAR_OK;
-        }
+static bool skip_word(ashlar_json_scan *s, const char *word) {
+    const size_t bytes = strlen(word);
+    const bool is_there = s->bytes - s->at >= bytes && memcmp(s->text + s->at, word, bytes) == 0;
+    s->at += is_there ? bytes : 0;
+    return is_there;
+}
+
+static ashlar_status scan_word(ashlar_json_scan *s, ashlar_json *value) {
+    if (skip_word(s, "null")) {
+        return ASHLAR_OK; /* as it was made */
     }
-    return fail_at(s->at, "expected a value");
+    value->kind = ASHLAR_JSON_BOOL;
+    value->boolean = skip_word(s, "true");
+    return value->boolean || skip_word(s, "false") ? ASHLAR_OK : fail_at(s->at, "expected a value");
 }
 
 /* Read a whole value, or the opening bracket of an array or object. */
@@ -238,7 +229,7 @@ static ashlar_status scan_value(ashlar_json_scan *s, ashlar_json *value) {
         return scan_number(s, value);
     }
     if (c != '{' && c != '[') {
-        return scan_literal(s, value);
+        return scan_word(s, value);
     }
     if (s->depth == ASHLAR_JSON_DEPTH) {
         return fail_at(s->at, "nested too deep");
@@ -260,8 +251,6 @@ static ashlar_status scan_key(ashlar_json_scan *s, ashlar_json *item) {
     s->at++;
     return ASHLAR_OK;
 }
-
-/* --- the interface -------------------------------------------------------------------------- */
 
 ashlar_status ashlar__json_scan_begin(ashlar_json_scan *scan, char *text, size_t bytes,
                                       ashlar_json *value) {
@@ -298,6 +287,34 @@ ashlar_status ashlar__json_scan_next(ashlar_json_scan *scan, ashlar_json_kind ki
 ashlar_status ashlar__json_scan_end(ashlar_json_scan *scan) {
     ASHLAR_CHECK2(scan->depth == 0);
     skip_blanks(scan);
-    return scan->at == scan->bytes ? ASHLAR_OK
-                                   : fail_at(scan->at, "text after the document's end");
+    return scan->at == scan->bytes ? ASHLAR_OK : fail_at(scan->at, "text after the document's end");
+}
+
+static ashlar_status skip_items(ashlar_json_scan *scan, ashlar_json_kind kind) {
+    for (bool is_there = true; is_there;) {
+        ashlar_json item = {.kind = ASHLAR_JSON_NULL};
+        ASHLAR_TRY(ashlar__json_scan_next(scan, kind, &item, &is_there));
+        if (item.kind == ASHLAR_JSON_ARRAY || item.kind == ASHLAR_JSON_OBJECT) {
+            ASHLAR_TRY(skip_items(scan, item.kind));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__json_check(char *text, size_t bytes) {
+    ashlar_json_scan scan;
+    ashlar_json value;
+    ASHLAR_TRY(ashlar__json_scan_begin(&scan, text, bytes, &value));
+    if (value.kind == ASHLAR_JSON_ARRAY || value.kind == ASHLAR_JSON_OBJECT) {
+        ASHLAR_TRY(skip_items(&scan, value.kind));
+    }
+    return ashlar__json_scan_end(&scan);
+}
+
+bool ashlar__json_get_uint64(const ashlar_json *value, uint64_t *out) {
+    if (value == NULL || !value->is_integer || (value->is_negative && value->magnitude != 0)) {
+        return false;
+    }
+    *out = value->magnitude;
+    return true;
 }

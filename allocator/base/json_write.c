@@ -1,30 +1,16 @@
-/* json_write.c - writing JSON, with a stack of the objects and arrays that are open. */
+/* json_write.c - writing JSON into one growing buffer. */
 #include "allocator/base/json.h"
 
-#include <inttypes.h>
-#include <limits.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
-#include "allocator/base/file_stream.h"
+#include "allocator/base/file.h"
 #include "allocator/base/host.h"
-
-/* A frame stands for an open object or array, or for the document. Its bits: */
-enum {
-    IS_OBJECT = 1,
-    IS_ARRAY = 2, /* without either of these two bits the frame is the document */
-    HAS_ITEM = 4, /* an item has been begun in the frame */
-    HAS_KEY = 8,  /* a key has been written, but not yet its value */
-    IS_ROW = 16,  /* an array on one line */
-};
-_Static_assert((IS_OBJECT | IS_ARRAY | HAS_ITEM | HAS_KEY | IS_ROW) <= UCHAR_MAX,
-               "a frame is one byte");
+#include "allocator/base/parse.h"
 
 size_t ashlar__json_utf8_bytes(const char *text, size_t left) {
     const unsigned char *s = (const unsigned char *)text;
@@ -49,37 +35,24 @@ size_t ashlar__json_utf8_bytes(const char *text, size_t left) {
 
 /* Append `bytes` bytes, and a 0 after them that writer->bytes does not count. */
 static void append(ashlar_json_writer *writer, const char *text, size_t bytes) {
-    enum { FIRST_CAPACITY = 256 };
     size_t need;
-    if (writer->has_failed) {
-        return;
-    }
     if (!ashlar__add(writer->bytes + 1, bytes, &need)) {
         writer->has_failed = true;
-        return;
     }
-    if (need > writer->capacity) {
-        size_t more;
-        if (!ashlar__mul(need, 2, &more)) {
-            more = need;
-        }
-        more = more < FIRST_CAPACITY ? FIRST_CAPACITY : more;
-        char *grown = ashlar__host_realloc(writer->text, more, 1);
-        if (grown == NULL) {
-            writer->has_failed = true;
-            return;
-        }
+    while (!writer->has_failed && need > writer->capacity) {
+        void *grown = writer->text;
+        writer->has_failed = !ashlar__host_grow(&grown, &writer->capacity, writer->capacity, 1);
         writer->text = grown;
-        writer->capacity = more;
     }
-    ASHLAR_CHECK2(writer->bytes + bytes < writer->capacity);
-    memcpy(writer->text + writer->bytes, text, bytes);
-    writer->bytes += bytes;
-    writer->text[writer->bytes] = '\0';
+    if (!writer->has_failed) {
+        memcpy(writer->text + writer->bytes, text, bytes);
+        writer->bytes += bytes;
+        writer->text[writer->bytes] = '\0';
+    }
 }
 
 static void begin_line(ashlar_json_writer *writer) {
-    if (writer->indent == 0) {
+    if (writer->indent == 0 || writer->row_depth > 0) {
         return;
     }
     append(writer, "\n", 1);
@@ -90,26 +63,19 @@ static void begin_line(ashlar_json_writer *writer) {
 
 /* Write what separates a key or a value from the text before it: a comma, a new line. */
 static void begin_item(ashlar_json_writer *writer) {
-    ASHLAR_CHECK2(writer->depth <= ASHLAR_JSON_DEPTH);
-    unsigned char *frame = &writer->frames[writer->depth];
-    if ((*frame & HAS_ITEM) != 0) {
+    if (writer->last == ASHLAR_JSON_AFTER_ITEM) {
         append(writer, ",", 1);
     }
-    if (writer->depth > 0 && (*frame & IS_ROW) == 0) {
+    if (writer->depth > 0) {
         begin_line(writer);
     }
-    *frame |= HAS_ITEM;
 }
 
 static void begin_value(ashlar_json_writer *writer) {
-    unsigned char *frame = &writer->frames[writer->depth];
-    if ((*frame & IS_OBJECT) != 0) {
-        ASHLAR_ASSERT((*frame & HAS_KEY) != 0);
-        *frame &= (unsigned char)~HAS_KEY;
-        return;
+    if (writer->last != ASHLAR_JSON_AFTER_KEY) {
+        begin_item(writer);
     }
-    ASHLAR_ASSERT((*frame & IS_ARRAY) != 0 || (*frame & HAS_ITEM) == 0);
-    begin_item(writer);
+    writer->last = ASHLAR_JSON_AFTER_ITEM;
 }
 
 static void put_literal(ashlar_json_writer *writer, const char *text) {
@@ -117,22 +83,22 @@ static void put_literal(ashlar_json_writer *writer, const char *text) {
     append(writer, text, strlen(text));
 }
 
-static void open_frame(ashlar_json_writer *writer, unsigned char kind, const char *text) {
+static void open_frame(ashlar_json_writer *writer, const char *text) {
     put_literal(writer, text);
-    ASHLAR_ASSERT(writer->depth < ASHLAR_JSON_DEPTH);
-    writer->frames[++writer->depth] = kind;
+    writer->depth++;
+    writer->last = ASHLAR_JSON_OPENED;
 }
 
-static void close_frame(ashlar_json_writer *writer, unsigned char kind, const char *text) {
-    /* Assert that the innermost frame is of this kind, and that no key in it lacks its value. */
-    const unsigned char frame = writer->frames[writer->depth];
-    ASHLAR_ASSERT((frame & ~(HAS_ITEM | IS_ROW)) == kind);
-    ASHLAR_CHECK2(writer->depth > 0); /* the document is neither kind */
+static void close_frame(ashlar_json_writer *writer, const char *text) {
+    ASHLAR_ASSERT(writer->depth > 0 && writer->last != ASHLAR_JSON_AFTER_KEY);
+    const bool is_row = writer->row_depth == writer->depth;
     writer->depth--;
-    if ((frame & (HAS_ITEM | IS_ROW)) == HAS_ITEM) {
+    if (writer->last == ASHLAR_JSON_AFTER_ITEM) {
         begin_line(writer);
     }
+    writer->row_depth = is_row ? 0 : writer->row_depth;
     append(writer, text, 1);
+    writer->last = ASHLAR_JSON_AFTER_ITEM;
 }
 
 /* Append a string in quotes, escaped. */
@@ -162,8 +128,6 @@ static void append_quoted(ashlar_json_writer *writer, const char *text, size_t b
     append(writer, "\"", 1);
 }
 
-/* --- the interface -------------------------------------------------------------------------- */
-
 void ashlar__json_writer_init(ashlar_json_writer *writer, unsigned int indent) {
     *writer = (ashlar_json_writer){.indent = indent};
 }
@@ -174,32 +138,32 @@ void ashlar__json_writer_finish(ashlar_json_writer *writer) {
 }
 
 void ashlar__json_open_object(ashlar_json_writer *writer) {
-    open_frame(writer, IS_OBJECT, "{");
+    open_frame(writer, "{");
 }
 
 void ashlar__json_close_object(ashlar_json_writer *writer) {
-    close_frame(writer, IS_OBJECT, "}");
+    close_frame(writer, "}");
 }
 
 void ashlar__json_open_array(ashlar_json_writer *writer) {
-    open_frame(writer, IS_ARRAY, "[");
+    open_frame(writer, "[");
 }
 
 void ashlar__json_open_row(ashlar_json_writer *writer) {
-    open_frame(writer, IS_ARRAY | IS_ROW, "[");
+    open_frame(writer, "[");
+    writer->row_depth = writer->depth;
 }
 
 void ashlar__json_close_array(ashlar_json_writer *writer) {
-    close_frame(writer, IS_ARRAY, "]");
+    close_frame(writer, "]");
 }
 
 void ashlar__json_put_key(ashlar_json_writer *writer, const char *key) {
-    unsigned char *frame = &writer->frames[writer->depth];
-    ASHLAR_ASSERT((*frame & IS_OBJECT) != 0 && (*frame & HAS_KEY) == 0);
+    ASHLAR_ASSERT(writer->depth > 0 && writer->last != ASHLAR_JSON_AFTER_KEY);
     begin_item(writer);
-    *frame |= HAS_KEY;
     append_quoted(writer, key, strlen(key));
     append(writer, ": ", writer->indent == 0 ? 1 : 2);
+    writer->last = ASHLAR_JSON_AFTER_KEY;
 }
 
 void ashlar__json_put_string(ashlar_json_writer *writer, const char *text) {
@@ -211,33 +175,17 @@ void ashlar__json_put_text(ashlar_json_writer *writer, const char *text, size_t 
     append_quoted(writer, text, bytes);
 }
 
-void ashlar__json_put_int64(ashlar_json_writer *writer, int64_t value) {
-    char text[sizeof "-9223372036854775808"];
-    (void)snprintf(text, sizeof text, "%" PRId64, value);
-    put_literal(writer, text);
-}
-
 void ashlar__json_put_uint64(ashlar_json_writer *writer, uint64_t value) {
-    char text[sizeof "18446744073709551615"];
-    (void)snprintf(text, sizeof text, "%" PRIu64, value);
+    char text[ASHLAR_NUMBER_BYTES];
+    ashlar__write_count(value, text);
     put_literal(writer, text);
 }
 
 void ashlar__json_put_double(ashlar_json_writer *writer, double value) {
-    char text[32];
-    if (!isfinite(value)) {
-        put_literal(writer, "null");
-        return;
+    char text[ASHLAR_NUMBER_BYTES] = "null";
+    if (isfinite(value)) {
+        ashlar__write_real(value, text);
     }
-    /* The program's locale may have a decimal comma. Making the "C" locale takes no memory and
-     * cannot fail. */
-    const locale_t before = uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
-    (void)snprintf(text, sizeof text, "%.15g", value);
-    if (strtod(text, NULL) != value) {
-        (void)snprintf(text, sizeof text, "%.17g", value);
-        ASHLAR_CHECK2(strtod(text, NULL) == value); /* 17 digits always survive */
-    }
-    (void)uselocale(before);
     put_literal(writer, text);
 }
 
@@ -273,10 +221,9 @@ void ashlar__json_close_table(ashlar_json_writer *w) {
 
 ashlar_status ashlar__json_writer_text(ashlar_json_writer *writer, const char **text,
                                        size_t *bytes) {
-    ASHLAR_ASSERT(writer->depth == 0 && (writer->frames[0] & HAS_ITEM) != 0);
-    if (writer->has_failed) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "JSON: no host memory after %zu bytes", writer->bytes);
-    }
+    ASHLAR_ASSERT(writer->depth == 0 && writer->last == ASHLAR_JSON_AFTER_ITEM);
+    ASHLAR_FAIL_IF(writer->has_failed, ASHLAR_EHOSTMEM, "JSON: no host memory after %zu bytes",
+                   writer->bytes);
     ASHLAR_CHECK2(writer->text[writer->bytes] == '\0');
     *text = writer->text;
     *bytes = writer->bytes;

@@ -1,4 +1,4 @@
-/* parse.c - cutting and trimming pieces of text; reading and writing decimal numbers. */
+/* parse.c - pieces of text, decimal numbers, the closest name, option lines, tables. */
 #include "allocator/base/parse.h"
 
 #include <inttypes.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
 
 /* Unit i is 2^(10 i) bytes. */
 static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -135,6 +136,13 @@ static locale_t enter_c_locale(void) {
     return uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
 }
 
+double ashlar__real_of(const char *text) {
+    const locale_t before = enter_c_locale();
+    const double value = strtod(text, NULL);
+    (void)uselocale(before);
+    return value;
+}
+
 /* Whether the text is DIGITS [. DIGITS] [e [+-] DIGITS]. The check is needed because strtod() also
  * accepts blanks, signs, 0x, "inf" and "nan". */
 static bool is_real(const char *text) {
@@ -162,9 +170,7 @@ bool ashlar__parse_real(ashlar_piece piece, double *out) {
     if (!is_real(copy)) {
         return false;
     }
-    const locale_t before = enter_c_locale();
-    const double value = strtod(copy, NULL);
-    (void)uselocale(before);
+    const double value = ashlar__real_of(copy);
     ASHLAR_CHECK2(value >= 0); /* is_real() refuses signs and "nan" */
     if (!isfinite(value)) {
         return false;
@@ -181,4 +187,226 @@ void ashlar__write_real(double value, char out[static ASHLAR_NUMBER_BYTES]) {
         ASHLAR_CHECK2(!isfinite(value) || strtod(out, NULL) == value); /* 17 digits are enough */
     }
     (void)uselocale(before);
+}
+
+/* ---- the closest name ---- */
+
+enum { LETTERS_MAX = 32 }; /* a longer word or name is close to nothing */
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* The least number of changes that turn `a` into `b`. Row i of the table is for the first i letters
+ * of `a`. A row needs the two rows before it, so three are kept. */
+static size_t distance(ashlar_piece a, ashlar_piece b) {
+    size_t rows[3][LETTERS_MAX + 1];
+    ASHLAR_CHECK2(a.bytes <= LETTERS_MAX && b.bytes <= LETTERS_MAX);
+    for (size_t k = 0; k <= b.bytes; k++) {
+        rows[0][k] = k;
+    }
+    for (size_t i = 1; i <= a.bytes; i++) {
+        const size_t *above = rows[(i - 1) % 3], *before = rows[(i + 1) % 3];
+        size_t *row = rows[i % 3];
+        row[0] = i;
+        for (size_t k = 1; k <= b.bytes; k++) {
+            const bool is_same = a.text[i - 1] == b.text[k - 1];
+            row[k] = least(above[k - 1] + (is_same ? 0 : 1), 1 + least(above[k], row[k - 1]));
+            if (i > 1 && k > 1 && a.text[i - 1] == b.text[k - 2] &&
+                a.text[i - 2] == b.text[k - 1]) {
+                row[k] = least(row[k], before[k - 2] + 1);
+            }
+        }
+    }
+    return rows[a.bytes % 3][b.bytes];
+}
+
+void ashlar__closest_offer(ashlar_closest *closest, const char *name) {
+    const ashlar_piece other = ashlar__piece_of(name);
+    if (closest->word.bytes == 0 || closest->word.bytes > LETTERS_MAX ||
+        other.bytes > LETTERS_MAX) {
+        return;
+    }
+    const size_t wrong = distance(closest->word, other);
+    const bool is_close = 3 * wrong <= closest->word.bytes || (wrong == 1 && other.bytes > 1);
+    if (is_close && (closest->name == NULL || wrong < closest->distance)) {
+        closest->name = name;
+        closest->distance = wrong;
+    }
+}
+
+const char *ashlar__closest_hint(const ashlar_closest *closest, const char *prefix,
+                                 char text[static ASHLAR_CLOSEST_HINT_BYTES]) {
+    text[0] = '\0';
+    if (closest->name != NULL) {
+        (void)snprintf(text, ASHLAR_CLOSEST_HINT_BYTES, "; did you mean %s%s?", prefix,
+                       closest->name);
+    }
+    return text;
+}
+
+/* ---- option lines ---- */
+
+_Static_assert(ASHLAR_PAIRS_KEYS_MAX <= 32, "a bit of *seen for each key");
+
+ashlar_status ashlar__pairs_refuse(const char *source, const char *key, ashlar_piece value,
+                                   const char *allowed) {
+    char shown[ASHLAR_SHOWN_BYTES];
+    return ashlar__fail(ASHLAR_EINVAL, "%s: %s=%s; give %s", source, key,
+                        ashlar__piece_show(value, shown), allowed);
+}
+
+static ashlar_status fail_key(const ashlar_pairs_format *f, ashlar_piece key, ashlar_piece value) {
+    enum { KEY_BYTES = 16 }; /* room for an average key and ", " */
+    char keys[ASHLAR_PAIRS_KEYS_MAX * KEY_BYTES] = "";
+    char shown_key[ASHLAR_SHOWN_BYTES], shown[ASHLAR_SHOWN_BYTES];
+    char hint[ASHLAR_CLOSEST_HINT_BYTES];
+    ashlar_closest closest = {.word = key};
+    for (size_t i = 0, at = 0; i < f->count; i++) {
+        at += (size_t)snprintf(keys + at, sizeof keys - at, "%s%s", i == 0 ? "" : ", ", f->keys[i]);
+        ashlar__closest_offer(&closest, f->keys[i]);
+        ASHLAR_ASSERT(at < sizeof keys); /* there was room for every key so far */
+    }
+    return ashlar__fail(ASHLAR_EINVAL,
+                        "%s: unknown key \"%s\" (value \"%s\")%s; give key=value, separated "
+                        "by commas; the keys are %s",
+                        f->source, ashlar__piece_show(key, shown_key),
+                        ashlar__piece_show(value, shown), ashlar__closest_hint(&closest, "", hint),
+                        keys);
+}
+
+/* Read one "key=value". Bit i of *seen: key i has been given. */
+static ashlar_status read_pair(const ashlar_pairs_format *f, ashlar_piece pair, uint32_t *seen,
+                               void *context) {
+    ashlar_piece value = pair;
+    const ashlar_piece key = ashlar__piece_cut(&value, '=');
+    size_t i = 0;
+    while (i < f->count && !ashlar__piece_is(key, f->keys[i])) {
+        i++;
+    }
+    if (i == f->count) {
+        return fail_key(f, key, value);
+    }
+    if ((*seen & UINT32_C(1) << i) != 0) {
+        return ashlar__pairs_refuse(f->source, f->keys[i], value, "each key once");
+    }
+    *seen |= UINT32_C(1) << i;
+    return f->set(context, i, value);
+}
+
+ashlar_status ashlar__pairs_read(const ashlar_pairs_format *format, const char *text,
+                                 void *context) {
+    uint32_t seen = 0;
+    ashlar_piece rest = ashlar__piece_of(text);
+    ASHLAR_ASSERT(format->count <= ASHLAR_PAIRS_KEYS_MAX);
+    ASHLAR_CHECK2(format->count > 0 && format->set != NULL);
+    for (bool is_last = rest.bytes == 0; !is_last;) {
+        is_last = memchr(rest.text, ',', rest.bytes) == NULL;
+        const ashlar_piece pair = ashlar__piece_cut(&rest, ',');
+        ASHLAR_TRY(read_pair(format, pair, &seen, context));
+    }
+    return ASHLAR_OK;
+}
+
+/* ---- tables ---- */
+
+ashlar_status ashlar__csv_fail(const ashlar_csv *csv, const char *what, ashlar_piece field) {
+    char shown[ASHLAR_SHOWN_BYTES];
+    ASHLAR_CHECK2(csv->line > 0); /* lines are numbered from 1: at least one has been read */
+    return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: %s, not \"%s\"", csv->name, csv->line, what,
+                        ashlar__piece_show(field, shown));
+}
+
+/* The next line that is not blank; false at the end. */
+static bool next_line(ashlar_csv *csv, ashlar_piece *line) {
+    while (csv->rest.bytes > 0) {
+        *line = ashlar__piece_trim(ashlar__piece_cut(&csv->rest, '\n'));
+        csv->line++;
+        if (line->bytes > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Cut the next field off *line. *is_last: whether it was the last one. */
+static ashlar_piece next_field(ashlar_piece *line, bool *is_last) {
+    ASHLAR_CHECK2(line->text != NULL);
+    *is_last = memchr(line->text, ',', line->bytes) == NULL;
+    return ashlar__piece_trim(ashlar__piece_cut(line, ','));
+}
+
+static ashlar_status note_column(ashlar_csv *csv, ashlar_piece name) {
+    const ashlar_csv_format *f = csv->format;
+    for (size_t i = 0; f->refused != NULL && f->refused[i] != NULL; i++) {
+        if (ashlar__piece_is(name, f->refused[i])) {
+            return ashlar__fail(ASHLAR_EFORMAT,
+                                "%s:%zu: a column %s is not supported; take it out if every row "
+                                "can do without it",
+                                csv->name, csv->line, f->refused[i]);
+        }
+    }
+    for (size_t c = 0; c < f->count; c++) {
+        if (ashlar__piece_is(name, f->columns[c])) {
+            if (csv->places[c] != SIZE_MAX) {
+                return ashlar__csv_fail(csv, "each column has to be there once", name);
+            }
+            csv->places[c] = csv->field_count;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__csv_begin(ashlar_csv *csv, const ashlar_csv_format *format, const char *name,
+                                const char *text, size_t bytes) {
+    static const char mark[] = "\xef\xbb\xbf"; /* U+FEFF: some editors begin a file with it */
+    const size_t skipped = bytes >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
+    ashlar_piece line = {"", 0};
+    ASHLAR_CHECK2(format->count >= 1 && format->count <= ASHLAR_CSV_COLUMNS_MAX);
+    *csv = (ashlar_csv){.format = format, .name = name, .rest = {text + skipped, bytes - skipped}};
+    for (size_t c = 0; c < format->count; c++) {
+        csv->places[c] = SIZE_MAX;
+    }
+    if (!next_line(csv, &line)) {
+        return ashlar__fail(ASHLAR_EFORMAT, "%s: empty; %s", name, format->begins);
+    }
+    for (bool is_last = false; !is_last; csv->field_count++) {
+        ASHLAR_TRY(note_column(csv, next_field(&line, &is_last)));
+    }
+    for (size_t c = 0; c < format->count; c++) {
+        if (csv->places[c] == SIZE_MAX) {
+            return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: no column %s; %s", name, csv->line,
+                                format->columns[c], format->begins);
+        }
+        ASHLAR_CHECK2(csv->places[c] < csv->field_count);
+    }
+    return ASHLAR_OK;
+}
+
+bool ashlar__csv_next(ashlar_csv *csv, ashlar_piece *fields, size_t *count) {
+    ashlar_piece line;
+    ASHLAR_CHECK2(csv->field_count > 0); /* ashlar__csv_begin() has succeeded */
+    if (!next_line(csv, &line)) {
+        return false;
+    }
+    *count = 0;
+    for (size_t c = 0; c < csv->format->count; c++) {
+        fields[c] = (ashlar_piece){"", 0};
+    }
+    for (bool is_last = false; !is_last; (*count)++) {
+        const ashlar_piece field = next_field(&line, &is_last);
+        for (size_t c = 0; c < csv->format->count; c++) {
+            if (csv->places[c] == *count) {
+                fields[c] = field;
+            }
+        }
+    }
+    return true;
+}
+
+ashlar_status ashlar__csv_check(const ashlar_csv *csv, size_t count) {
+    return count == csv->field_count
+               ? ASHLAR_OK
+               : ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: %zu fields where the header has %zu",
+                              csv->name, csv->line, count, csv->field_count);
 }

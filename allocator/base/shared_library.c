@@ -19,12 +19,10 @@ static ashlar_status open_library(const ashlar_shared_library *library, void **h
     for (size_t i = 0; given == NULL && opened == NULL && library->names[i] != NULL; i++) {
         opened = dlopen(library->names[i], RTLD_NOW | RTLD_LOCAL);
     }
-    if (opened == NULL) {
-        return ashlar__fail(ASHLAR_ENOTSUP,
-                            "%s was not found: install it, or set %s to the path of its library, "
-                            "or use the software device, ASHLAR_DEVICE=soft (%s)",
-                            library->what, library->variable, dlerror());
-    }
+    ASHLAR_FAIL_IF(opened == NULL, ASHLAR_ENOTSUP,
+                   "%s was not found: install it, or set %s to the path of its library, "
+                   "or use the software device, ASHLAR_DEVICE=soft (%s)",
+                   library->what, library->variable, dlerror());
     *handle = opened;
     return ASHLAR_OK;
 }
@@ -39,10 +37,9 @@ static ashlar_status fill_locked(const ashlar_shared_table *table,
     for (size_t i = 0; i < library->function_count; i++) {
         ASHLAR_CHECK2(library->functions[i] != NULL);
         const void *address = dlsym(handle, library->functions[i]);
-        if (address == NULL && i < library->function_count - library->optional_count) {
-            return ashlar__fail(ASHLAR_ENOTSUP, "%s lacks %s: install a newer one, or look at %s",
-                                library->what, library->functions[i], library->variable);
-        }
+        ASHLAR_FAIL_IF(address == NULL && i < library->function_count - library->optional_count,
+                       ASHLAR_ENOTSUP, "%s lacks %s: install a newer one, or look at %s",
+                       library->what, library->functions[i], library->variable);
         /* Copy, since ISO C has no cast from an object pointer to a function pointer. */
         memcpy((char *)functions + i * sizeof address, &address, sizeof address);
     }

@@ -7,7 +7,7 @@
 
 #include <ashlar/status.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/threads.h"
 
 typedef struct ashlar_shared_library {
     const char *what;     /* for messages: "cuDNN 9" */

@@ -1,12 +1,15 @@
-/* status.c - the library's version, the names and texts of ashlar_status, and each thread's last
- * failure. */
+/* status.c - the library's version, the names of statuses and tags, each thread's last failure, and
+ * the end of the process at a failed assertion. */
 #include "allocator/base/error.h"
 
+#include <ashlar/allocator.h>
 #include <ashlar/version.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/threads.h"
 
 _Static_assert(ASHLAR_OK == 0, "what is zeroed has not failed");
@@ -39,6 +42,21 @@ const char *ashlar_status_text(ashlar_status status) {
         break;
     }
     return "unknown status";
+}
+
+const char *ashlar_tag_name(ashlar_tag tag) {
+    static const char *const names[] = {
+#define X(name, text) [ASHLAR_TAG_##name] = text,
+        ASHLAR_TAG_MAP(X)
+#undef X
+    };
+    ASHLAR_TABLE_IS_FULL(names, ASHLAR_TAG_COUNT);
+    return (unsigned)tag < (unsigned)ASHLAR_TAG_COUNT ? names[tag] : "unknown";
+}
+
+void ashlar__assert_fail(const char *expr, const char *file, int line) {
+    fprintf(stderr, "ashlar: %s:%d: assertion failed: %s\n", file, line, expr);
+    abort();
 }
 
 /* A thread's last failure. */

@@ -1,5 +1,5 @@
 /* threads.c - a number for each thread; memory of its own, which is freed after all else at the
- * thread's end; and a memory barrier in all threads, by membarrier(2) or without it. */
+ * thread's end; a memory barrier in all threads; and the locks that a thread holds. */
 #include "allocator/base/threads.h"
 
 #include <errno.h>
@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,13 +28,8 @@ uint32_t ashlar__thread_number(void) {
 
 static atomic_bool is_hidden;
 static atomic_bool is_registered; /* false once membarrier(2) was refused */
-static void *page = MAP_FAILED;   /* for change_protection(); mapped early, since a seccomp
-                                   * filter may forbid it later */
 
 static void do_register(void) {
-    page = ASHLAR_FLUSH_INTERRUPTS ? mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ,
-                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                                   : MAP_FAILED;
     atomic_store(&is_registered,
                  syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0);
 }
@@ -58,11 +52,9 @@ void ashlar__barrier_begin_child(void) {
 
 enum { LONG_BITS = sizeof(long) * CHAR_BIT, MASK_LONGS = 8192 / LONG_BITS };
 
-/*
- * Run on each processor in turn. When the calling thread runs there, the kernel has switched away
+/* Run on each processor in turn. When the calling thread runs there, the kernel has switched away
  * from the thread that ran before, and a switch is a full barrier on every architecture. EINVAL:
- * there is no such processor, or none for this process. False: refused.
- */
+ * there is no such processor, or none for this process. False: refused. */
 static bool visit_processors(void) {
     unsigned long before[MASK_LONGS] = {0};
     bool is_allowed = true;
@@ -77,34 +69,13 @@ static bool visit_processors(void) {
            is_allowed;
 }
 
-/*
- * Take away the right to write to a page that was just written. On x86 no processor may keep the
- * old right in its TLB, so the kernel interrupts each one that runs a thread of the process, and
- * waits for the answers; an interrupt is a full barrier. On ARM64 a broadcast empties the TLBs
- * without an interrupt and orders nothing, so this is no barrier there. The same holds for x86
- * processors with such a broadcast (INVLPGB) under Linux 6.15. So this is used only if
- * visit_processors() is refused.
- */
-static bool change_protection(void) {
-    const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
-    if (!ASHLAR_FLUSH_INTERRUPTS || page == MAP_FAILED ||
-        mprotect(page, bytes, PROT_READ | PROT_WRITE) != 0) {
-        return false;
-    }
-    atomic_fetch_add((atomic_int *)page, 1);
-    return mprotect(page, bytes, PROT_READ) == 0;
-}
-
 bool ashlar__barrier_everywhere(void) {
     if (ASHLAR_LIKELY(atomic_load_explicit(&is_registered, memory_order_relaxed) &&
                       syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)) {
         return true;
     }
-    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     atomic_store(&is_registered, false);
-    (void)pthread_mutex_lock(&one_at_a_time);
-    const bool is_put = visit_processors() || change_protection();
-    (void)pthread_mutex_unlock(&one_at_a_time);
+    const bool is_put = visit_processors();
     ASHLAR_ASSERT(is_put); /* a process that went on might hand out memory twice */
     return false;
 }
@@ -169,4 +140,80 @@ void *ashlar__thread_data(ashlar_thread_datum datum, size_t bytes) {
 void *ashlar__thread_data_if_any(ashlar_thread_datum datum) {
     ASHLAR_ASSERT(datum < ASHLAR_THREAD_DATA_COUNT);
     return mine != NULL ? mine->data[datum] : NULL;
+}
+
+/* ---- locks: the list, kept by debug builds, of those that each thread holds ---- */
+
+#if ASHLAR_DEBUG >= 2
+
+static _Thread_local ashlar_lock *held_locks; /* the newest first */
+
+bool ashlar__lock_is_held(const ashlar_lock *lock) {
+    const ashlar_lock *held = held_locks;
+    while (held != NULL && held != lock) {
+        held = held->next_held;
+    }
+    return held == lock;
+}
+
+void ashlar__lock_about_to_acquire(const ashlar_lock *lock) {
+    for (const ashlar_lock *held = held_locks; held != NULL; held = held->next_held) {
+        ASHLAR_CHECK2(held->rank < lock->rank);
+    }
+}
+
+void ashlar__lock_acquired(ashlar_lock *lock) {
+    ASHLAR_CHECK2(lock->rank != ASHLAR_RANK_NONE);
+    ASHLAR_CHECK2(!ashlar__lock_is_held(lock)); /* otherwise the list would become circular */
+    lock->next_held = held_locks;
+    held_locks = lock;
+}
+
+static void forget(const ashlar_lock *lock) {
+    ashlar_lock **link = &held_locks;
+    while (*link != NULL && *link != lock) {
+        link = &(*link)->next_held;
+    }
+    if (*link != NULL) {
+        *link = lock->next_held;
+    }
+}
+
+void ashlar__lock_about_to_release(ashlar_lock *lock) {
+    ASHLAR_OWNS(lock);
+    forget(lock);
+}
+
+#else
+
+bool ashlar__lock_is_held(const ashlar_lock *lock) {
+    (void)lock;
+    return true;
+}
+
+void ashlar__lock_about_to_acquire(const ashlar_lock *lock) {
+    (void)lock;
+}
+
+void ashlar__lock_acquired(ashlar_lock *lock) {
+    (void)lock;
+}
+
+void ashlar__lock_about_to_release(ashlar_lock *lock) {
+    (void)lock;
+}
+
+#endif
+
+void ashlar__lock_init(ashlar_lock *lock, ashlar_lock_rank rank) {
+#if ASHLAR_DEBUG >= 2
+    forget(lock); /* in a forked child, the calling thread may have held it */
+#endif
+    *lock = (ashlar_lock)ASHLAR_LOCK(rank);
+    (void)rank;
+}
+
+void ashlar__lock_finish(ashlar_lock *lock) {
+    ASHLAR_CHECK2(!ashlar__lock_is_held(lock));
+    (void)pthread_mutex_destroy(&lock->mutex);
 }

@@ -44,7 +44,7 @@ void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     ASHLAR_CHECK2(a->counters.all.live == 0 && a->counters.free_count == 0);
     *stats = a->stats;
     stats->cached_bytes = cached_bytes;
-    stats->shared_bytes = a->heap.away_bytes + a->deferred.bytes;
+    stats->shared_bytes = a->heap.cross_bytes + a->deferred.bytes;
     stats->planned_bytes = ashlar__plan_memories_idle_bytes(a->planner.memories);
     ASHLAR_CHECK2(used_bytes >= cached_bytes + stats->shared_bytes + stats->planned_bytes);
     stats->block_bytes = used_bytes - cached_bytes - stats->shared_bytes - stats->planned_bytes;

@@ -280,7 +280,7 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
     ashlar__guard_fill_destroy(a->guard_fill);
     for (ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
          block = ashlar__block_after(block)) {
-        ashlar__away_drop_uses(&a->heap, block);
+        ashlar__cross_drop_uses(&a->heap, block);
     }
     ashlar__planner_finish(&a->planner);
     while (a->stream_states != NULL) {

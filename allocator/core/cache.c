@@ -216,7 +216,7 @@ void ashlar__cache_set_replay(ashlar_cache *cache, ashlar_replay *replay) {
 static void cover_uses(ashlar_heap *heap, const ashlar_replay *replay) {
     for (uint32_t stream_idx = 0; stream_idx < replay->plan->stream_count; stream_idx++) {
         if (replay->memories[stream_idx] != NULL) {
-            ashlar__away_try_cover(heap, replay->memories[stream_idx]->block);
+            ashlar__cross_try_cover(heap, replay->memories[stream_idx]->block);
         }
     }
 }

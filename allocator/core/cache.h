@@ -12,7 +12,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/compiler.h"
 #include "allocator/heap/heap.h"
-#include "allocator/heap/size_class.h"
+#include "allocator/heap/block.h"
 #include "allocator/heap/stream_state.h"
 #include "allocator/plan/plan_replay.h"
 

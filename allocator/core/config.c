@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/pairs.h"
+#include "allocator/base/parse.h"
 
 typedef enum kind { BYTES, COUNT, FRACTION, CHOICE } kind;
 

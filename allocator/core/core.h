@@ -15,10 +15,9 @@
 #include <ashlar/trace.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/threads.h"
 #include "allocator/core/cache.h"
 #include "allocator/guard/guard_fill.h"
-#include "allocator/heap/away.h"
 #include "allocator/heap/heap.h"
 #include "allocator/plan/planner.h"
 #include "allocator/trace/nvtx_memory.h"
@@ -798,7 +797,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_bytes(const ashlar_cache *own, c
  * blocking streams, so none is recorded before memory is wanted.
  *
  * Invariants (ashlar_allocator_check):
- *   shared_bytes == heap.away_bytes + deferred.bytes
+ *   shared_bytes == heap.cross_bytes + deferred.bytes
  *   deferred.bytes == sum of the blocks in the list, whose numbers grow up to client.free_count
  *
  * The functions take the lock themselves.

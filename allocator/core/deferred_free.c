@@ -12,7 +12,7 @@ static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *b
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested != 0);
     ashlar__account_free_locked(a, own, block);
     ashlar__step_record_free_locked(a, block);
-    ashlar__away_drop_uses(&a->heap, block); /* the deferred free waits for all work */
+    ashlar__cross_drop_uses(&a->heap, block); /* the deferred free waits for all work */
     block->requested = 0;
     block->marks |= ASHLAR_BLOCK_SHARED;
     block->uses = NULL;

@@ -171,7 +171,7 @@ static bool keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
 static bool vacate_shared_locked(ashlar_allocator *a, ashlar_block *block,
                                  ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
-    ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, ashlar__block_home(block));
+    ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, ashlar__block_owner(block));
     return memory != NULL && memory->block == block->prev && !a->client.watches_streams &&
            !a->client.records_at_calls &&
            ashlar__plan_memory_vacate_locked(memory, &a->heap, block, state);
@@ -186,7 +186,7 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(block->requested == 0 || ashlar__block_is_of_slot(block));
     const bool is_of_slot = ashlar__block_is_of_slot(block);
-    if (ashlar__block_is_shared(block) || ashlar__block_home(block) != state) {
+    if (ashlar__block_is_shared(block) || ashlar__block_owner(block) != state) {
         ashlar__shut_out_locked(a);
         if (is_of_slot && vacate_shared_locked(a, block, state)) {
             return;
@@ -231,7 +231,7 @@ static ashlar_status return_to_pool_locked(ashlar_allocator *a, ashlar_call *cal
     call->state = pool;
     return last == pool || last->pool == pool
                ? ASHLAR_OK
-               : ashlar__away_add_any_use(&a->heap, call->block, last);
+               : ashlar__cross_add_any_use(&a->heap, call->block, last);
 }
 
 ashlar_status ashlar__core_free_locked(ashlar_allocator *a, ashlar_call *call) {
@@ -264,7 +264,7 @@ ashlar_status ashlar__core_use_locked(ashlar_allocator *a, ashlar_call *call) {
     if (call->state == block->stream_state || call->state->pool == block->stream_state) {
         return ASHLAR_OK;
     }
-    const ashlar_status status = ashlar__away_add_use(&a->heap, block, call->state);
+    const ashlar_status status = ashlar__cross_add_use(&a->heap, block, call->state);
     ashlar__step_record_share_locked(a, block);
     return status;
 }

@@ -35,9 +35,9 @@ static ashlar_status refuse_captured(const ashlar_graph_pool *pool) {
 static void ask_before_locked(ashlar_allocator *a, ashlar_stream_state *home) {
     ASHLAR_OWNS(&a->lock);
     ashlar__caches_forget_stream_locked(a, home);
-    if (!ashlar__stream_state_is_quiet(home) || home->oldest_away != NULL) {
+    if (!ashlar__stream_state_is_quiet(home) || home->oldest_cross != NULL) {
         ASHLAR_IGNORE(ashlar__stream_state_ask_idle(home, &a->client, &a->stats.events_recorded));
-        (void)ashlar__away_settle(&a->heap);
+        (void)ashlar__cross_settle(&a->heap);
     }
 }
 
@@ -151,10 +151,10 @@ static void rehome_uses_locked(ashlar_allocator *a, ashlar_stream_state *from,
                                ashlar_stream_state *to) {
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(from != to);
-    ashlar__away_move_queue(&a->heap, from, to);
+    ashlar__cross_move_queue(&a->heap, from, to);
     for (ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
          block = ashlar__block_after(block)) {
-        ashlar_use *use = ashlar__away_find_use(block, from);
+        ashlar_use *use = ashlar__cross_find_use(block, from);
         if (use != NULL) {
             /*
              * `to` may then be noted twice. That does no harm: both uses become past at the same
@@ -184,7 +184,7 @@ static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
          block = ashlar__heap_next(block)) {
         if (block->stream_state == from && block->state == ASHLAR_BLOCK_USED) {
             block->stream_state = to;
-            block->marks |= is_apart && ashlar__block_home(block) == from
+            block->marks |= is_apart && ashlar__block_owner(block) == from
                                 ? (unsigned char)ASHLAR_BLOCK_BORROWED
                                 : 0;
         }

@@ -84,7 +84,7 @@ static ashlar_status join_uses(ashlar_allocator *a, ashlar_block *block,
             block->covered_by > 0 ? block->covered_by - 1 : ashlar__stream_state_stamp(own);
         status = wait_for_use(a, own, tick, state->stream);
         /* The free queues work on this stream. If it then fails, the next free must wait for it. */
-        ASHLAR_THEN(status, ashlar__away_add_any_use(&a->heap, block, state));
+        ASHLAR_THEN(status, ashlar__cross_add_any_use(&a->heap, block, state));
     }
     for (ashlar_use *use = ashlar__shared_uses(block); use != NULL && status == ASHLAR_OK;
          use = use->next) {
@@ -111,7 +111,7 @@ static ashlar_status free_guarded(ashlar_allocator *a, ashlar_call *call) {
     /* A free that fails may have queued work, and the next attempt must wait for this work. */
     block->covered_by = block->stream_state == state ? 0 : block->covered_by;
     ASHLAR_TRY(status);
-    ashlar__away_drop_uses(&a->heap, block); /* the stream of the free waits for all of them */
+    ashlar__cross_drop_uses(&a->heap, block); /* the stream of the free waits for all of them */
     ashlar__count_free_locked(a, NULL, requested, block->tag);
     block->requested = 0;
     ashlar__guard_fill_put_locked(a->guard_fill, block, requested, state,

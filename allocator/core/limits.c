@@ -19,7 +19,7 @@ static ashlar_status ask_streams_locked(ashlar_allocator *a) {
             status = ashlar__stream_state_ask_idle(state, &a->client, &a->stats.events_recorded);
         }
     }
-    (void)ashlar__away_settle(&a->heap);
+    (void)ashlar__cross_settle(&a->heap);
     return status;
 }
 

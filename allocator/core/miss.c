@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "allocator/base/clock.h"
+#include "allocator/base/host.h"
 #include "allocator/base/error.h"
 #include "allocator/plan/planner.h"
 
@@ -220,11 +220,11 @@ typedef struct awaited {
 /* Record the events that are missing, and collect the streams that have pending ones. */
 static ashlar_status collect_awaited(ashlar_allocator *a, awaited *out) {
     a->client.is_wanting = true;
-    ashlar_status status = ashlar__away_cover(&a->heap);
+    ashlar_status status = ashlar__cross_cover(&a->heap);
     out->count = 0;
     for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
          state = state->next) {
-        if (ashlar__stream_state_is_quiet(state) && state->oldest_away == NULL) {
+        if (ashlar__stream_state_is_quiet(state) && state->oldest_cross == NULL) {
             continue;
         }
         bool is_covered;
@@ -256,7 +256,7 @@ ashlar_status ashlar__wait_for_any_locked(ashlar_allocator *a, bool *waited) {
         *waited = ashlar__watch_wait_locked(a);
     }
     ASHLAR_OWNS(&a->lock); /* the wait has taken the lock again */
-    ashlar__away_settle(&a->heap);
+    ashlar__cross_settle(&a->heap);
     return status;
 }
 
@@ -286,7 +286,7 @@ static ashlar_status ask_everywhere(ashlar_allocator *a, const ashlar_request *r
         }
     }
     ashlar__shut_out_locked(a);
-    ashlar__away_settle(&a->heap);
+    ashlar__cross_settle(&a->heap);
     return ASHLAR_OK;
 }
 
@@ -298,7 +298,7 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
     /* Waiting helps only if free, shared and mappable bytes suffice together. They include plan
      * memories that are kept only by a shared block. */
-    bool may_help = r->bytes <= ashlar__heap_free_bytes(&a->heap) + a->heap.away_bytes +
+    bool may_help = r->bytes <= ashlar__heap_free_bytes(&a->heap) + a->heap.cross_bytes +
                                     a->deferred.bytes + ashlar__range_left(&a->heap.range) +
                                     ashlar__planner_quiet_bytes(&a->planner);
     while (*out == NULL && may_help) {

@@ -48,7 +48,7 @@ static ashlar_status alloc_host(ashlar_allocator *a, ashlar_call *call) {
     call->request.is_unplanned = call->request.is_idle = true;
     ASHLAR_TRY(call->next(a, call));
     ashlar_status status = ashlar__stream_state_of_locked(a, call->stream, &state);
-    ASHLAR_THEN(status, ashlar__away_add_use(&a->heap, call->block, state));
+    ASHLAR_THEN(status, ashlar__cross_add_use(&a->heap, call->block, state));
     if (status != ASHLAR_OK) {
         ashlar__take_back_locked(a, call->request.own, call->block);
     }

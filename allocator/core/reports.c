@@ -147,19 +147,19 @@ static uint64_t count_away_of(const ashlar_allocator *a, const ashlar_stream_sta
     uint64_t count = 0;
     for (const ashlar_stream_state *user = a->heap.awaited; user != NULL;
          user = user->next_awaited) {
-        for (const ashlar_block *block = user->oldest_away; block != NULL; block = block->older) {
-            count += ashlar__block_home(block) == home;
+        for (const ashlar_block *block = user->oldest_cross; block != NULL; block = block->older) {
+            count += ashlar__block_owner(block) == home;
         }
     }
     return count;
 }
 
 static ashlar_status check_streams(const ashlar_allocator *a) {
-    ASHLAR_TRY(ashlar__away_check(&a->heap));
+    ASHLAR_TRY(ashlar__cross_check(&a->heap));
     for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         ASHLAR_FAIL_IF(state->completed > state->recorded || state->last_tick > state->recorded,
                        ASHLAR_EFORMAT, "allocator check: a stream is ahead of its recordings");
-        ASHLAR_TRY(miscounted("a stream's blocks that are away", state->away_count,
+        ASHLAR_TRY(miscounted("a stream's blocks that are away", state->cross_count,
                               count_away_of(a, state)));
     }
     return ASHLAR_OK;

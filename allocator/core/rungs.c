@@ -171,10 +171,10 @@ static bool is_held(const ashlar_request *r) {
 
 /* Ask whether blocks that are away may come home, and search once more. */
 static ashlar_status bring_home(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
-    if (r->stream_state->away_count == 0 || is_held(r)) {
+    if (r->stream_state->cross_count == 0 || is_held(r)) {
         return ASHLAR_OK;
     }
-    ASHLAR_TRY(ashlar__away_ask(&a->heap, ASKED_MAX));
+    ASHLAR_TRY(ashlar__cross_ask(&a->heap, ASKED_MAX));
     return take_gap(a, r, own_gap(r), out);
 }
 
@@ -184,23 +184,23 @@ ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *
     ashlar_stream_state *state = r->stream_state;
     ashlar_status status = ASHLAR_OK;
     bool adopted = true;
-    if (state->oldest_away != NULL && !r->is_idle) {
-        *out = ashlar__away_take_own(&a->heap, state, r->bytes);
+    if (state->oldest_cross != NULL && !r->is_idle) {
+        *out = ashlar__cross_take_own(&a->heap, state, r->bytes);
         if (*out != NULL) {
             (*out)->marks |=
-                ashlar__block_home(*out) == state ? 0 : (unsigned char)ASHLAR_BLOCK_BORROWED;
+                ashlar__block_owner(*out) == state ? 0 : (unsigned char)ASHLAR_BLOCK_BORROWED;
             return ASHLAR_OK;
         }
     }
     status = bring_home(a, r, out);
     while (status == ASHLAR_OK && *out == NULL && adopted) {
-        const size_t away_count = state->away_count;
+        const size_t cross_count = state->cross_count;
         ASHLAR_TRY(adopt(a, r, &adopted));
         if (adopted) {
             status = ashlar__rung_take_mapped(a, r, out);
         }
         /* The zone came with blocks that are away from it, and nobody else will ask for them. */
-        if (status == ASHLAR_OK && *out == NULL && state->away_count > away_count) {
+        if (status == ASHLAR_OK && *out == NULL && state->cross_count > cross_count) {
             status = bring_home(a, r, out);
         }
     }
@@ -449,7 +449,7 @@ ashlar_status ashlar__rung_ask_all(ashlar_allocator *a) {
             ASHLAR_TRY(ashlar__stream_state_query(zone->owner, &a->client));
         }
     }
-    return ashlar__away_ask(&a->heap, SIZE_MAX);
+    return ashlar__cross_ask(&a->heap, SIZE_MAX);
 }
 
 ashlar_status ashlar__rung_borrow_past(ashlar_allocator *a, const ashlar_request *r,
@@ -496,7 +496,7 @@ ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a, const ashlar_reque
                                          ashlar_block **out) {
     bool found = false, may_take = false;
     ashlar_heap_place place;
-    ASHLAR_TRY(ashlar__away_wait(&a->heap, r->stream_state, r->bytes, prompt, &found));
+    ASHLAR_TRY(ashlar__cross_wait(&a->heap, r->stream_state, r->bytes, prompt, &found));
     if (found) {
         return take_gap(a, r, own_gap(r), out);
     }

@@ -93,7 +93,7 @@ static void enter_bucket_locked(ashlar_allocator *a, ashlar_stream_state *state,
 void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(state->waiter_count == 0 && !has_windows(state) && !state->is_awaited);
-    ASHLAR_CHECK2(state != a->idle_stream_state && state->away_count == 0);
+    ASHLAR_CHECK2(state != a->idle_stream_state && state->cross_count == 0);
     ASHLAR_CHECK2(ashlar__holder_of(state) == NULL && atomic_load(&state->returned) == NULL);
     ashlar__heap_return_nodes(&a->heap, state);
     ashlar_stream_state **link = &a->stream_states;
@@ -112,7 +112,7 @@ bool ashlar__stream_state_is_over(const ashlar_stream_state *state) {
     return (state->is_gone || state->is_ended) && !state->is_pool && !state->is_idle &&
            (!state->orders_frees || ashlar__stream_state_free_past(state) == UINT64_MAX) &&
            state->pool == NULL && state->waiter_count == 0 && !state->is_awaited &&
-           state->away_count == 0 && !has_windows(state);
+           state->cross_count == 0 && !has_windows(state);
 }
 
 /* If many streams have ended, delete those of their states that nothing refers to any more. */

@@ -5,7 +5,7 @@
 #include <ashlar/trace.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/file_buffer.h"
+#include "allocator/base/file.h"
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
 #include "allocator/plan/planner.h"

@@ -201,7 +201,7 @@ void ashlar__watch_end_wait_locked(ashlar_allocator *a, uint64_t wait) {
             ashlar__stream_state_settle(state, wait);
         }
     }
-    (void)ashlar__away_settle(&a->heap);
+    (void)ashlar__cross_settle(&a->heap);
 }
 
 ashlar_status ashlar__watch_settle_locked(ashlar_allocator *a) {

@@ -1,41 +1,27 @@
 /* device.c - opening and entering a device; its streams, events and host memory. */
 #include "allocator/device/device_impl.h"
 
-#include <stdatomic.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/parse.h"
 
-enum { ORDINAL_MAX = 1023 };
-
-/* Read the ":N" after the name of a device kind. An empty suffix means device 0. */
-static bool parse_ordinal(const char *suffix, int *ordinal) {
-    if (*suffix == '\0') {
-        *ordinal = 0;
-        return true;
-    }
-    int value = 0;
-    const char *digit = suffix + 1;
-    if (*suffix != ':' || *digit == '\0') {
-        return false;
-    }
-    for (; *digit != '\0'; digit++) {
-        if (*digit < '0' || *digit > '9' || value > ORDINAL_MAX) {
-            return false;
-        }
-        value = 10 * value + (*digit - '0');
-    }
-    ASHLAR_CHECK2(value >= 0);
-    *ordinal = value;
-    return true;
-}
-
+/* Whether `name` is "KIND" or "KIND:N". Without N the ordinal is 0. */
 static bool parse_kind(const char *name, const char *kind, int *ordinal) {
     const size_t length = strlen(kind);
-    return strncmp(name, kind, length) == 0 && parse_ordinal(name + length, ordinal);
+    uint64_t number = 0;
+    if (strncmp(name, kind, length) != 0 ||
+        (name[length] != '\0' &&
+         (name[length] != ':' ||
+          !ashlar__parse_count(ashlar__piece_of(name + length + 1), &number)))) {
+        return false;
+    }
+    *ordinal = (int)number;
+    return number <= INT_MAX;
 }
 
 /* Open the driver that `name` asks for; errors say that the name came from `source`. */
@@ -68,52 +54,30 @@ static ashlar_status choose_driver(const char *name, const char *source, ashlar_
 static ashlar_status open_ordinal(ashlar_device *device) {
     ASHLAR_CHECK2(device->driver != NULL && !device->is_retained);
     ashlar_driver *driver = device->driver;
+    ashlar_device_info *info = &device->info;
     int count = 0;
-    cu_result result = ASHLAR_DRIVER_CALL(driver, device_get_count, (&count));
-    if (result != CU_SUCCESS) {
-        return ashlar__driver_error(driver, "cuDeviceGetCount", result);
-    }
-    if (device->info.ordinal >= count) {
-        return ashlar__fail(ASHLAR_ENODEVICE,
-                            "%s:%d: there %s only %d such device%s, numbered from 0", driver->name,
-                            device->info.ordinal, count == 1 ? "is" : "are", count,
-                            count == 1 ? "" : "s");
-    }
     cu_device handle = 0;
-    result = ASHLAR_DRIVER_CALL(driver, device_get, (&handle, device->info.ordinal));
-    if (result == CU_SUCCESS) {
-        result = ASHLAR_DRIVER_CALL(driver, device_get_name,
-                                    (device->info.name, ASHLAR_DEVICE_NAME_BYTES, handle));
+    ASHLAR_TRY(ashlar__driver_status(driver, "cuDeviceGetCount",
+                                     ASHLAR_DRIVER_CALL(driver, device_get_count, (&count))));
+    ASHLAR_FAIL_IF(info->ordinal >= count, ASHLAR_ENODEVICE,
+                   "%s:%d: there %s only %d such device%s, numbered from 0", driver->name,
+                   info->ordinal, count == 1 ? "is" : "are", count, count == 1 ? "" : "s");
+    ASHLAR_TRY(ashlar__driver_status(
+        driver, "cuDeviceGet", ASHLAR_DRIVER_CALL(driver, device_get, (&handle, info->ordinal))));
+    ASHLAR_TRY(
+        ashlar__driver_status(driver, "cuDeviceGetName",
+                              ASHLAR_DRIVER_CALL(driver, device_get_name,
+                                                 (info->name, ASHLAR_DEVICE_NAME_BYTES, handle))));
+    ASHLAR_TRY(ashlar__driver_status(
+        driver, "cuDeviceTotalMem",
+        ASHLAR_DRIVER_CALL(driver, device_total_mem, (&info->total_bytes, handle))));
+    if (device->context == NULL) {
+        ASHLAR_TRY(ashlar__driver_status(
+            driver, "cuDevicePrimaryCtxRetain",
+            ASHLAR_DRIVER_CALL(driver, primary_ctx_retain, (&device->context, handle))));
+        device->is_retained = true;
     }
-    if (result == CU_SUCCESS) {
-        result = ASHLAR_DRIVER_CALL(driver, device_total_mem, (&device->info.total_bytes, handle));
-    }
-    if (result != CU_SUCCESS) {
-        return ashlar__driver_error(driver, "reading the device's name and size", result);
-    }
-    if (device->context != NULL) {
-        return ASHLAR_OK;
-    }
-    result = ASHLAR_DRIVER_CALL(driver, primary_ctx_retain, (&device->context, handle));
-    device->is_retained = result == CU_SUCCESS;
-    ASHLAR_CHECK2(!device->is_retained || device->context != NULL);
-    return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar__driver_error(driver, "cuDevicePrimaryCtxRetain", result);
-}
-
-/* The last step of opening a device. `status` is the status of choosing its driver. On success the
- * caller owns *out; on failure `device` is freed. */
-static ashlar_status finish_open(ashlar_device *device, ashlar_status status, ashlar_device **out) {
-    if (status == ASHLAR_OK) {
-        status = open_ordinal(device);
-    }
-    if (status != ASHLAR_OK) {
-        ashlar__host_free(device);
-        return status;
-    }
-    ASHLAR_CHECK2(device->context != NULL &&
-                  memchr(device->info.name, '\0', sizeof device->info.name) != NULL);
-    *out = device;
+    ASHLAR_CHECK2(device->context != NULL && memchr(info->name, '\0', sizeof info->name) != NULL);
     return ASHLAR_OK;
 }
 
@@ -126,25 +90,23 @@ ashlar_status ashlar_device_open(const char *name, ashlar_device **out) {
             name = "auto";
         }
     }
-    ashlar_device *device = ashlar__host_calloc(1, sizeof *device);
-    if (device == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a device");
-    }
-    const ashlar_status status =
+    ashlar_device *device;
+    ASHLAR_HOST_NEW(device, 1, "no host memory for a device");
+    ashlar_status status =
         choose_driver(name, source, &device->driver, &device->info.kind, &device->info.ordinal);
-    return finish_open(device, status, out);
+    ASHLAR_THEN(status, open_ordinal(device));
+    ASHLAR_HAND_OUT(status, device, ashlar__host_free, out);
 }
 
 ashlar_status ashlar__device_open_within(int ordinal, cu_context context, ashlar_device **out) {
-    ashlar_device *device = ashlar__host_calloc(1, sizeof *device);
-    if (device == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a device");
-    }
+    ashlar_device *device;
+    ASHLAR_HOST_NEW(device, 1, "no host memory for a device");
     device->info.kind = ASHLAR_DEVICE_CUDA;
     device->info.ordinal = ordinal;
     device->context = context;
-    const ashlar_status status = ashlar__driver_open_cuda(&device->driver);
-    return finish_open(device, status, out);
+    ashlar_status status = ashlar__driver_open_cuda(&device->driver);
+    ASHLAR_THEN(status, open_ordinal(device));
+    ASHLAR_HAND_OUT(status, device, ashlar__host_free, out);
 }
 
 void ashlar_device_close(ashlar_device *device) {
@@ -165,7 +127,7 @@ void ashlar_device_get_info(const ashlar_device *device, ashlar_device_info *inf
 void ashlar_device_get_counts(const ashlar_device *device, ashlar_driver_counts *counts) {
     _Static_assert(ASHLAR_DRIVER_KIND_COUNT == 6, "every kind is read below");
     const ashlar_driver *driver = device->driver;
-    const ashlar_driver_counts now = {
+    *counts = (ashlar_driver_counts){
         .query = ashlar__driver_calls(driver, ASHLAR_DRIVER_QUERY),
         .memory = ashlar__driver_calls(driver, ASHLAR_DRIVER_MEMORY),
         .context = ashlar__driver_calls(driver, ASHLAR_DRIVER_CONTEXT),
@@ -173,15 +135,13 @@ void ashlar_device_get_counts(const ashlar_device *device, ashlar_driver_counts 
         .work = ashlar__driver_calls(driver, ASHLAR_DRIVER_WORK),
         .wait = ashlar__driver_calls(driver, ASHLAR_DRIVER_WAIT),
     };
-    *counts = now;
 }
 
 ashlar_status ashlar__device_enter(ashlar_device *device) {
     ASHLAR_CHECK2(device->context != NULL);
-    const cu_result result =
-        ASHLAR_DRIVER_CALL(device->driver, ctx_push_current, (device->context));
-    return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar__driver_error(device->driver, "cuCtxPushCurrent", result);
+    return ashlar__driver_status(
+        device->driver, "cuCtxPushCurrent",
+        ASHLAR_DRIVER_CALL(device->driver, ctx_push_current, (device->context)));
 }
 
 void ashlar__device_leave(ashlar_device *device) {
@@ -256,49 +216,41 @@ ashlar_status ashlar__device_try_synchronize(ashlar_device *device) {
     ashlar__device_leave(device);
     ASHLAR_FAIL_IF(result == CU_STREAM_CAPTURE_UNSUPPORTED || result == CU_STREAM_CAPTURE_IMPLICIT,
                    ASHLAR_EINVAL, "the device cannot be waited for during a capture");
-    return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar__driver_error(device->driver, "cuCtxSynchronize", result);
+    return ashlar__driver_status(device->driver, "cuCtxSynchronize", result);
 }
 
 /* Wait in the device's primary context, if it is active. If it is not, there is nothing to wait
  * for, and retaining the context would create it. */
-static cu_result synchronize_if_active(ashlar_driver *driver, cu_device handle) {
+static ashlar_status synchronize_if_active(ashlar_driver *driver, cu_device handle) {
+    ashlar_device device = {.driver = driver};
     unsigned int flags = 0;
     int is_active = 0;
-    cu_context context = NULL;
-    cu_result result =
-        ASHLAR_DRIVER_CALL(driver, primary_ctx_get_state, (handle, &flags, &is_active));
-    if (result != CU_SUCCESS || !is_active) {
-        return result;
+    ASHLAR_TRY(ashlar__driver_status(
+        driver, "cuDevicePrimaryCtxGetState",
+        ASHLAR_DRIVER_CALL(driver, primary_ctx_get_state, (handle, &flags, &is_active))));
+    if (!is_active) {
+        return ASHLAR_OK;
     }
-    result = ASHLAR_DRIVER_CALL(driver, primary_ctx_retain, (&context, handle));
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    result = ASHLAR_DRIVER_CALL(driver, ctx_push_current, (context));
-    if (result == CU_SUCCESS) {
-        cu_context popped = NULL;
-        result = ashlar__driver_try_synchronize(driver);
-        const cu_result left = ASHLAR_DRIVER_CALL(driver, ctx_pop_current, (&popped));
-        ASHLAR_CHECK2(left != CU_SUCCESS || popped == context);
-    }
+    ASHLAR_TRY(ashlar__driver_status(
+        driver, "cuDevicePrimaryCtxRetain",
+        ASHLAR_DRIVER_CALL(driver, primary_ctx_retain, (&device.context, handle))));
+    const ashlar_status status = ashlar__device_try_synchronize(&device);
     (void)ASHLAR_DRIVER_CALL(driver, primary_ctx_release, (handle));
-    return result;
+    return status;
 }
 
 ashlar_status ashlar__device_synchronize_all(ashlar_device *device) {
     ashlar_driver *driver = device->driver;
     int count = 0;
-    cu_result result = ASHLAR_DRIVER_CALL(driver, device_get_count, (&count));
-    for (int ordinal = 0; ordinal < count && result == CU_SUCCESS; ordinal++) {
+    ASHLAR_TRY(ashlar__driver_status(driver, "cuDeviceGetCount",
+                                     ASHLAR_DRIVER_CALL(driver, device_get_count, (&count))));
+    for (int ordinal = 0; ordinal < count; ordinal++) {
         cu_device handle = 0;
-        result = ASHLAR_DRIVER_CALL(driver, device_get, (&handle, ordinal));
-        if (result == CU_SUCCESS) {
-            result = synchronize_if_active(driver, handle);
-        }
+        ASHLAR_TRY(ashlar__driver_status(
+            driver, "cuDeviceGet", ASHLAR_DRIVER_CALL(driver, device_get, (&handle, ordinal))));
+        ASHLAR_TRY(synchronize_if_active(driver, handle));
     }
-    return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar__driver_error(driver, "waiting for every device", result);
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar_event_create(ashlar_device *device, ashlar_event *out) {
@@ -320,14 +272,11 @@ ashlar_status ashlar_event_record(ashlar_device *device, ashlar_event event, ash
 }
 
 ashlar_status ashlar_event_query(ashlar_device *device, ashlar_event event, bool *is_done) {
-    const ashlar_status entered = ashlar__device_enter(device);
-    if (entered != ASHLAR_OK) {
-        return entered;
-    }
+    ASHLAR_TRY(ashlar__device_enter(device));
     const cu_result result = ASHLAR_DRIVER_CALL(device->driver, event_query, (event));
     ashlar__device_leave(device);
-    if (result != CU_SUCCESS && result != CU_NOT_READY) {
-        return ashlar__driver_error(device->driver, "cuEventQuery", result);
+    if (result != CU_NOT_READY) {
+        ASHLAR_TRY(ashlar__driver_status(device->driver, "cuEventQuery", result));
     }
     *is_done = result == CU_SUCCESS;
     return ASHLAR_OK;
@@ -342,10 +291,8 @@ ashlar_status ashlar_stream_wait(ashlar_device *device, ashlar_stream stream, as
 }
 
 ashlar_status ashlar_device_host_alloc(ashlar_device *device, size_t bytes, void **out) {
-    if (bytes == 0) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "bytes: 0 bytes of page-locked memory; ask for at least 1");
-    }
+    ASHLAR_FAIL_IF(bytes == 0, ASHLAR_EINVAL,
+                   "bytes: 0 bytes of page-locked memory; ask for at least 1");
     ASHLAR_IN_CONTEXT(device, "cuMemHostAlloc", mem_host_alloc, (out, bytes, 0));
 }
 

@@ -1,11 +1,173 @@
-/* device_copy.c - queued copies and fills, one by one or as a batch. */
+/* device_copy.c - queued copies and fills, one by one or as a batch, also from pageable memory. */
 #include "allocator/device/device_impl.h"
+
+#include <stdatomic.h>
+#include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* Inside the device's context. The driver knows of memory that is page-locked, managed or a
+/* ---- copies from pageable host memory ---- */
+
+/* A driver need not see to that: with HMM or ATS a device reads pageable memory itself, when the
+ * copy runs. So small copies go through page-locked buffers of the device's, each with an event
+ * behind its newest copy; after any other copy the host waits for the stream. */
+enum { BUFFERS = 8, BUFFER_BYTES = 64 << 10 };
+
+typedef struct staging_buffer {
+    unsigned char *bytes;  /* const; [BUFFER_BYTES], page-locked */
+    cu_event event;        /* const; behind the newest copy from here */
+    _Atomic bool is_taken; /* by a thread that queues a copy from here */
+} staging_buffer;
+
+struct ashlar_staging {
+    staging_buffer buffers[BUFFERS]; /* taken in turn, so that the next one is the oldest */
+    _Atomic unsigned int next;
+};
+
+/* Give all back, inside the device's context. Copies that are still queued run first. */
+static void destroy(ashlar_driver *driver, ashlar_staging *staging) {
+    for (size_t i = 0; i < BUFFERS && staging->buffers[i].event != NULL; i++) {
+        (void)ASHLAR_DRIVER_CALL(driver, event_synchronize, (staging->buffers[i].event));
+        (void)ASHLAR_DRIVER_CALL(driver, event_destroy, (staging->buffers[i].event));
+    }
+    if (staging->buffers[0].bytes != NULL) {
+        (void)ASHLAR_DRIVER_CALL(driver, mem_free_host, (staging->buffers[0].bytes));
+    }
+    ashlar__host_free(staging);
+}
+
+/* NULL: there is no memory for it. */
+static ashlar_staging *create(ashlar_driver *driver) {
+    ashlar_staging *staging = ashlar__host_calloc(1, sizeof *staging);
+    void *bytes = NULL;
+    if (staging == NULL) {
+        return NULL;
+    }
+    cu_result result =
+        ASHLAR_DRIVER_CALL(driver, mem_host_alloc, (&bytes, (size_t)BUFFERS * BUFFER_BYTES, 0));
+    for (size_t i = 0; i < BUFFERS && result == CU_SUCCESS; i++) {
+        staging->buffers[i].bytes = (unsigned char *)bytes + i * BUFFER_BYTES;
+        result = ASHLAR_DRIVER_CALL(driver, event_create,
+                                    (&staging->buffers[i].event, CU_EVENT_NO_TIMING));
+    }
+    if (result != CU_SUCCESS) {
+        destroy(driver, staging);
+        return NULL;
+    }
+    return staging;
+}
+
+/* The device's buffers, which its first small pageable copy makes. No lock is held meanwhile, since
+ * taking page-locked memory may wait for work; of two threads that make them, one gives its own
+ * back. */
+static ashlar_staging *need(ashlar_device *device) {
+    ashlar_staging *found = atomic_load(&device->staging);
+    if (found == NULL) {
+        ashlar_staging *made = create(device->driver);
+        if (made != NULL && atomic_compare_exchange_strong(&device->staging, &found, made)) {
+            return made;
+        }
+        if (made != NULL) {
+            destroy(device->driver, made);
+        }
+    }
+    return found;
+}
+
+void ashlar__staging_close(ashlar_device *device) {
+    ashlar_staging *staging = atomic_load(&device->staging);
+    if (staging == NULL) {
+        return;
+    }
+    if (ashlar__device_enter(device) == ASHLAR_OK) {
+        destroy(device->driver, staging);
+        ashlar__device_leave(device);
+    } else { /* the context is gone, and all of its memory with it */
+        ashlar__host_free(staging);
+    }
+}
+
+/* The functions below, up to the next heading, run inside the device's context. */
+
+ashlar_status ashlar__device_asks_capture(ashlar_driver *driver, ashlar_stream stream, bool *out) {
+    unsigned int capture = CU_CAPTURE_NONE;
+    ASHLAR_TRY(
+        ashlar__driver_status(driver, "cuStreamIsCapturing",
+                              ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (stream, &capture))));
+    *out = capture != CU_CAPTURE_NONE;
+    return ASHLAR_OK;
+}
+
+static ashlar_status queue_known(ashlar_driver *driver, void *dst, const void *src, size_t bytes,
+                                 ashlar_stream stream) {
+    return ashlar__driver_status(
+        driver, "cuMemcpyHtoDAsync",
+        ASHLAR_DRIVER_CALL(driver, memcpy_htod_async, (ashlar__ptr_in(dst), src, bytes, stream)));
+}
+
+/* The oldest buffer, if its copy has run; NULL: none is to be had without a wait, which might be
+ * for work of another stream. */
+static staging_buffer *take(ashlar_device *device, size_t bytes) {
+    ashlar_staging *staging = bytes <= BUFFER_BYTES ? need(device) : NULL;
+    if (staging == NULL) {
+        return NULL;
+    }
+    staging_buffer *oldest = &staging->buffers[atomic_fetch_add(&staging->next, 1) % BUFFERS];
+    if (atomic_exchange(&oldest->is_taken, true)) {
+        return NULL;
+    }
+    if (ASHLAR_DRIVER_CALL(device->driver, event_query, (oldest->event)) != CU_SUCCESS) {
+        atomic_store(&oldest->is_taken, false);
+        return NULL;
+    }
+    return oldest;
+}
+
+/* A buffer stays taken if nobody knows when the copy from it will have run. */
+static ashlar_status queue_staged(ashlar_driver *driver, staging_buffer *buffer, void *dst,
+                                  const void *src, size_t bytes, ashlar_stream stream) {
+    ASHLAR_CHECK2(bytes <= BUFFER_BYTES && atomic_load(&buffer->is_taken));
+    memcpy(buffer->bytes, src, bytes);
+    const cu_result result = ASHLAR_DRIVER_CALL(
+        driver, memcpy_htod_async, (ashlar__ptr_in(dst), buffer->bytes, bytes, stream));
+    if (result != CU_SUCCESS ||
+        ASHLAR_DRIVER_CALL(driver, event_record, (buffer->event, stream)) == CU_SUCCESS ||
+        ASHLAR_DRIVER_CALL(driver, stream_synchronize, (stream)) == CU_SUCCESS) {
+        atomic_store(&buffer->is_taken, false);
+    }
+    return ashlar__driver_status(driver, "cuMemcpyHtoDAsync", result);
+}
+
+static ashlar_status queue_and_wait(ashlar_driver *driver, void *dst, const void *src, size_t bytes,
+                                    ashlar_stream stream) {
+    ASHLAR_TRY(queue_known(driver, dst, src, bytes, stream));
+    return ashlar__driver_status(driver, "cuStreamSynchronize",
+                                 ASHLAR_DRIVER_CALL(driver, stream_synchronize, (stream)));
+}
+
+/* A captured copy reads its source at each launch, when a variable on the stack is long gone. */
+static ashlar_status refuse_capture(ashlar_driver *driver, ashlar_stream stream) {
+    bool is_captured;
+    ASHLAR_TRY(ashlar__device_asks_capture(driver, stream, &is_captured));
+    ASHLAR_FAIL_IF(
+        is_captured, ASHLAR_EINVAL,
+        "src: a captured copy reads it at each launch of the graph, and this memory is "
+        "pageable; copy from page-locked memory, such as ashlar_device_host_alloc() gives");
+    return ASHLAR_OK;
+}
+
+static ashlar_status queue_pageable(ashlar_device *device, void *dst, const void *src, size_t bytes,
+                                    ashlar_stream stream) {
+    ASHLAR_FAIL_IF(src == NULL, ASHLAR_EINVAL, "src: NULL; give the %zu bytes to copy", bytes);
+    ASHLAR_TRY(refuse_capture(device->driver, stream));
+    staging_buffer *buffer = take(device, bytes);
+    return buffer == NULL ? queue_and_wait(device->driver, dst, src, bytes, stream)
+                          : queue_staged(device->driver, buffer, dst, src, bytes, stream);
+}
+
+/* The driver knows of memory that is page-locked, managed or a
  * device's. */
 static bool is_pageable(const ashlar_device *device, const void *ptr) {
     unsigned int type = 0;
@@ -15,13 +177,7 @@ static bool is_pageable(const ashlar_device *device, const void *ptr) {
     return result != CU_SUCCESS || (type != CU_MEMORY_HOST && type != CU_MEMORY_DEVICE);
 }
 
-static ashlar_status copy_known(ashlar_driver *driver, void *dst, const void *src, size_t bytes,
-                                ashlar_stream stream) {
-    const cu_result result =
-        ASHLAR_DRIVER_CALL(driver, memcpy_htod_async, (ashlar__ptr_in(dst), src, bytes, stream));
-    return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar__driver_error(driver, "cuMemcpyHtoDAsync", result);
-}
+/* ---- copies and fills ---- */
 
 ashlar_status ashlar_copy_to_device(ashlar_device *device, void *dst, const void *src, size_t bytes,
                                     ashlar_stream stream) {
@@ -30,8 +186,8 @@ ashlar_status ashlar_copy_to_device(ashlar_device *device, void *dst, const void
     }
     ASHLAR_TRY(ashlar__device_enter(device));
     const ashlar_status status = is_pageable(device, src)
-                                     ? ashlar__staging_copy(device, dst, src, bytes, stream)
-                                     : copy_known(device->driver, dst, src, bytes, stream);
+                                     ? queue_pageable(device, dst, src, bytes, stream)
+                                     : queue_known(device->driver, dst, src, bytes, stream);
     ashlar__device_leave(device);
     return status;
 }
@@ -65,12 +221,10 @@ ashlar_status ashlar_copy(ashlar_device *device, void *dst, const void *src, siz
 
 ashlar_status ashlar_copy_peer(ashlar_device *dst_device, void *dst, ashlar_device *src_device,
                                const void *src, size_t bytes, ashlar_stream stream) {
-    if (dst_device->driver != src_device->driver) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "src_device: a %s device cannot copy from a %s device; copy by "
-                            "ashlar_copy_to_host() and ashlar_copy_to_device()",
-                            dst_device->driver->name, src_device->driver->name);
-    }
+    ASHLAR_FAIL_IF(dst_device->driver != src_device->driver, ASHLAR_EINVAL,
+                   "src_device: a %s device cannot copy from a %s device; copy by "
+                   "ashlar_copy_to_host() and ashlar_copy_to_device()",
+                   dst_device->driver->name, src_device->driver->name);
     if (bytes == 0) {
         return ASHLAR_OK;
     }
@@ -82,14 +236,6 @@ ashlar_status ashlar_copy_peer(ashlar_device *dst_device, void *dst, ashlar_devi
 
 /* ---- batches; the functions below run inside the device's context ---- */
 
-static size_t count_copies(const ashlar_copy_span *spans, size_t count) {
-    size_t copies = 0;
-    for (size_t i = 0; i < count; i++) {
-        copies += spans[i].bytes > 0;
-    }
-    return copies;
-}
-
 static ashlar_status copy_each(ashlar_driver *driver, const ashlar_copy_span *spans, size_t count,
                                ashlar_stream stream) {
     cu_result result = CU_SUCCESS;
@@ -100,40 +246,30 @@ static ashlar_status copy_each(ashlar_driver *driver, const ashlar_copy_span *sp
                                          spans[i].bytes, stream));
         }
     }
-    return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar__driver_error(driver, "cuMemcpyDtoDAsync", result);
-}
-
-ashlar_status ashlar__device_asks_capture(ashlar_driver *driver, ashlar_stream stream, bool *out) {
-    unsigned int capture = CU_CAPTURE_NONE;
-    const cu_result result = ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (stream, &capture));
-    if (result != CU_SUCCESS) {
-        return ashlar__driver_error(driver, "cuStreamIsCapturing", result);
-    }
-    *out = capture != CU_CAPTURE_NONE;
-    return ASHLAR_OK;
+    return ashlar__driver_status(driver, "cuMemcpyDtoDAsync", result);
 }
 
 /* *out: whether a batch may be queued on `stream`. CUDA allows no batch on the legacy stream, and
  * none in a capture before CUDA 13.1. The caller then queues the copies one by one. */
 static ashlar_status allows_batch(ashlar_driver *driver, ashlar_stream stream, bool *out) {
-    if (stream == NULL || (uintptr_t)stream == CU_STREAM_LEGACY) {
-        *out = false;
-        return ASHLAR_OK;
+    bool is_captured = true;
+    if (stream != NULL && (uintptr_t)stream != CU_STREAM_LEGACY) {
+        ASHLAR_TRY(ashlar__device_asks_capture(driver, stream, &is_captured));
     }
-    bool is_captured = false;
-    ASHLAR_TRY(ashlar__device_asks_capture(driver, stream, &is_captured));
     *out = !is_captured;
     return ASHLAR_OK;
 }
 
-/* Queue all copies with one call. CU_NOT_SUPPORTED: the driver lacks it, and nothing was queued. */
-static cu_result queue_batch(ashlar_driver *driver, const ashlar_copy_span *spans, size_t count,
-                             cu_ptr *dsts, size_t copies, ashlar_stream stream) {
+/* Queue all copies with one call, if the driver has it. */
+static ashlar_status copy_together(ashlar_driver *driver, const ashlar_copy_span *spans,
+                                   size_t count, size_t copies, ashlar_stream stream) {
+    cu_ptr *dsts = ashlar__host_realloc(NULL, copies, 2 * sizeof(cu_ptr) + sizeof(size_t));
+    ASHLAR_FAIL_IF(dsts == NULL, ASHLAR_EHOSTMEM, "no host memory for a batch of %zu copies",
+                   copies);
     cu_ptr *srcs = dsts + copies;
     size_t *sizes = (size_t *)(srcs + copies);
     _Static_assert(_Alignof(size_t) <= _Alignof(cu_ptr), "sizes follow the addresses");
-    size_t at = 0;
+    size_t at = 0, start = 0, failed = 0;
     for (size_t i = 0; i < count; i++) {
         if (spans[i].bytes > 0) {
             dsts[at] = ashlar__ptr_in(spans[i].dst);
@@ -143,45 +279,31 @@ static cu_result queue_batch(ashlar_driver *driver, const ashlar_copy_span *span
     }
     ASHLAR_CHECK2(at == copies);
     cu_copy_attributes attributes = {.order = CU_COPY_STREAM_ORDER};
-    size_t start = 0, failed = 0;
-    return ASHLAR_DRIVER_CALL(driver, memcpy_batch_async,
-                              (dsts, srcs, sizes, copies, &attributes, &start, 1, &failed, stream));
-}
-
-static ashlar_status copy_together(ashlar_driver *driver, const ashlar_copy_span *spans,
-                                   size_t count, size_t copies, ashlar_stream stream) {
-    ASHLAR_CHECK2(copies > 1 && copies <= count);
-    cu_ptr *lists = ashlar__host_realloc(NULL, copies, 2 * sizeof(cu_ptr) + sizeof(size_t));
-    if (lists == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a batch of %zu copies", copies);
-    }
-    const cu_result result = queue_batch(driver, spans, count, lists, copies, stream);
-    ashlar__host_free(lists);
-    if (result == CU_NOT_SUPPORTED) {
-        return copy_each(driver, spans, count, stream);
-    }
-    return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar__driver_error(driver, "cuMemcpyBatchAsync", result);
+    const cu_result result =
+        ASHLAR_DRIVER_CALL(driver, memcpy_batch_async,
+                           (dsts, srcs, sizes, copies, &attributes, &start, 1, &failed, stream));
+    ashlar__host_free(dsts);
+    return result == CU_NOT_SUPPORTED ? copy_each(driver, spans, count, stream)
+                                      : ashlar__driver_status(driver, "cuMemcpyBatchAsync", result);
 }
 
 ashlar_status ashlar_copy_batch(ashlar_device *device, const ashlar_copy_span *spans, size_t count,
                                 ashlar_stream stream) {
-    const size_t copies = count_copies(spans, count);
+    size_t copies = 0;
+    for (size_t i = 0; i < count; i++) {
+        copies += spans[i].bytes > 0;
+    }
     if (copies == 0) {
         return ASHLAR_OK;
     }
-    ashlar_status status = ashlar__device_enter(device);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
     bool is_batch = false;
+    ashlar_status status = ASHLAR_OK;
+    ASHLAR_TRY(ashlar__device_enter(device));
     if (copies > 1) {
         status = allows_batch(device->driver, stream, &is_batch);
     }
-    if (status == ASHLAR_OK) {
-        status = is_batch ? copy_together(device->driver, spans, count, copies, stream)
-                          : copy_each(device->driver, spans, count, stream);
-    }
+    ASHLAR_THEN(status, is_batch ? copy_together(device->driver, spans, count, copies, stream)
+                                 : copy_each(device->driver, spans, count, stream));
     ashlar__device_leave(device);
     return status;
 }

@@ -1,14 +1,12 @@
 /* device_graph.c - queueing host functions on streams, and capturing graphs, each of which keeps
  * the arguments of the host functions in it. */
-#include "allocator/device/device_graph.h"
+#include "allocator/device/device_impl.h"
 
 #include <string.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/device/device_impl.h"
 #include "allocator/soft/soft.h"
 
 typedef struct launch {
@@ -73,14 +71,15 @@ ashlar_status ashlar_launch(ashlar_device *device, ashlar_stream stream, void (*
     ASHLAR_FAIL_IF(queued == NULL, ASHLAR_EHOSTMEM,
                    "no host memory for a launch of %zu bytes of arguments", args_bytes);
     queued->fn = fn;
-    queued->is_kept = open_graph != NULL && open_graph->device == device;
+    const bool is_kept = open_graph != NULL && open_graph->device == device;
+    queued->is_kept = is_kept;
     if (args_bytes > 0) {
         memcpy(queued->args, args, args_bytes);
     }
     const ashlar_status status = queue_launch(device, stream, queued);
     if (status != ASHLAR_OK) {
         ashlar__host_free(queued);
-    } else if (open_graph != NULL && open_graph->device == device) {
+    } else if (is_kept) { /* one that is not kept may have run, and be gone */
         queued->next = open_graph->launches;
         open_graph->launches = queued;
     }
@@ -113,9 +112,7 @@ static ashlar_status instantiate(ashlar_graph *graph, cu_graph captured) {
     ASHLAR_TRY(ashlar__device_enter(graph->device));
     ASHLAR_CALL_WITH_ROOM(graph->device, result, graph_instantiate, (&graph->exec, captured, 0));
     ashlar__device_leave(graph->device);
-    return result == CU_SUCCESS
-               ? ASHLAR_OK
-               : ashlar__driver_error(graph->device->driver, "cuGraphInstantiateWithFlags", result);
+    return ashlar__driver_status(graph->device->driver, "cuGraphInstantiateWithFlags", result);
 }
 
 static ashlar_status forget_captured(const ashlar_graph *graph, cu_graph captured) {

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/clock.h"
+#include "allocator/base/host.h"
 #include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
 
@@ -36,10 +36,9 @@ bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
 
 /* ---- captures ---- */
 
-/*
- * The calling thread's open pairs of relax and unrelax. Captures belong to the process: a thread or
- * a library that we know nothing of may begin one at any moment, so every unsafe call is relaxed.
- */
+/* The calling thread's open pairs of relax and unrelax. Captures belong to the process: a thread
+ * or a library that we know nothing of may begin one at any moment, so every unsafe call is
+ * relaxed. */
 static _Thread_local struct {
     unsigned int pairs;
     unsigned int before; /* the mode to restore */

@@ -173,9 +173,9 @@ enum {
 };
 
 typedef struct ashlar_driver {
-    ashlar_driver_table table;                      /* const once opened */
-    const char *name;                               /* "cuda" or "soft" */
-    void (*delay)(ashlar_driver_fn fn);             /* called before each call; or NULL */
+    ashlar_driver_table table;          /* const once opened */
+    const char *name;                   /* "cuda" or "soft" */
+    void (*delay)(ashlar_driver_fn fn); /* called before each call; or NULL */
     /* Wait until one of several events is complete; NULL: ashlar__driver_wait_any() polls. */
     cu_result (*wait_any)(const cu_event *events, size_t count);
     _Atomic uint64_t calls[ASHLAR_DRIVER_FN_COUNT]; /* [fn]: calls made so far */
@@ -201,11 +201,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__driver_open_soft(ashlar_driver **out);
  * caller uses driver->fail_result as its result instead. */
 bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn);
 
-/*
- * Let the calling thread make the calls that CUDA forbids while a stream is captured, until
+/* Let the calling thread make the calls that CUDA forbids while a stream is captured, until
  * ashlar__driver_unrelax(). Table calls do this themselves; libraries that call the driver need it.
- * Pairs nest, and only the outermost one calls the driver.
- */
+ * Pairs nest, and only the outermost one calls the driver. */
 void ashlar__driver_relax(ashlar_driver *driver);
 void ashlar__driver_unrelax(ashlar_driver *driver);
 
@@ -232,19 +230,15 @@ static inline cu_result ashlar__driver_end(ashlar_driver *driver, int safety, cu
          ? ashlar__driver_end((driver), ASHLAR_DRIVER_SAFETY_##field, (driver)->table.field args) \
          : atomic_load(&(driver)->fail_result))
 
-/*
- * Around a capture that we know of. Begin before the driver does: this counts the capture, and then
+/* Around a capture that we know of. Begin before the driver does: this counts the capture, and then
  * lets those who hold captures off finish, for a second at most. The caller holds no lock that
- * queued work could need.
- */
+ * queued work could need. */
 void ashlar__driver_begin_capture(ashlar_driver *driver);
 void ashlar__driver_end_capture(ashlar_driver *driver);
 
-/*
- * Around calls that would invalidate a capture in whatever mode: on the legacy default stream, or
+/* Around calls that would invalidate a capture in whatever mode: on the legacy default stream, or
  * on the whole device. A capture that capture_count does not count yet begins only after the
- * release.
- */
+ * release. */
 void ashlar__driver_hold_captures(ashlar_driver *driver);
 void ashlar__driver_release_captures(ashlar_driver *driver);
 
@@ -279,5 +273,11 @@ ashlar_driver_kind ashlar__driver_fn_kind(ashlar_driver_fn fn);
  * Returns ASHLAR_ENOMEM for CU_OUT_OF_MEMORY, else ASHLAR_EDRIVER. `result` must not be CU_SUCCESS.
  */
 ashlar_status ashlar__driver_error(ashlar_driver *driver, const char *what, cu_result result);
+
+/* The status of any result; `what` is CUDA's name of the call. */
+static inline ashlar_status ashlar__driver_status(ashlar_driver *driver, const char *what,
+                                                  cu_result result) {
+    return result == CU_SUCCESS ? ASHLAR_OK : ashlar__driver_error(driver, what, result);
+}
 
 #endif /* ASHLAR_DRIVER_H */

@@ -6,7 +6,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/threads.h"
 
 /* cuGetProcAddress: v2 as of CUDA 12, v1 as of CUDA 11.3. */
 typedef cu_result (*get_proc_v2_fn)(const char *symbol, void **address, int version,
@@ -48,12 +48,10 @@ static ashlar_status open_library(proc_lookup *out) {
     if (library == NULL) {
         library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     }
-    if (library == NULL) {
-        return ashlar__fail(ASHLAR_ENODEVICE,
-                            "libcuda.so.1 was not found: install NVIDIA's driver, or use the "
-                            "software device with ASHLAR_DEVICE=soft (%s)",
-                            dlerror());
-    }
+    ASHLAR_FAIL_IF(library == NULL, ASHLAR_ENODEVICE,
+                   "libcuda.so.1 was not found: install NVIDIA's driver, or use the "
+                   "software device with ASHLAR_DEVICE=soft (%s)",
+                   dlerror());
     store_function(&out->v2, dlsym(library, "cuGetProcAddress_v2"));
     store_function(&out->v1, dlsym(library, "cuGetProcAddress"));
     return out->v2 == NULL && out->v1 == NULL ? too_old("cuGetProcAddress", 11030) : ASHLAR_OK;
@@ -90,9 +88,7 @@ static ashlar_status find_function(const proc_lookup *lookup, const char *symbol
     const cu_result result =
         lookup->v2 != NULL ? lookup->v2(symbol, &address, version, LEGACY_STREAM_FUNCTIONS, &found)
                            : lookup->v1(symbol, &address, version, LEGACY_STREAM_FUNCTIONS);
-    if (result == CU_STUB_LIBRARY) {
-        return ashlar__fail(ASHLAR_ENODEVICE, "%s", stub_detail);
-    }
+    ASHLAR_FAIL_IF(result == CU_STUB_LIBRARY, ASHLAR_ENODEVICE, "%s", stub_detail);
     if (result != CU_SUCCESS || address == NULL) {
         return has_stand_in ? ASHLAR_OK : too_old(symbol, version);
     }
@@ -125,25 +121,20 @@ static ashlar_status fill_table(ashlar_driver_table *table) {
 
 static ashlar_status start(ashlar_driver *driver) {
     cu_result result = driver->table.init(0);
+    const char *call = "cuInit";
     int device_count = 0;
-    if (result == CU_STUB_LIBRARY) {
-        return ashlar__fail(ASHLAR_ENODEVICE, "%s", stub_detail);
-    }
-    if (result != CU_SUCCESS && result != CU_NO_DEVICE) {
-        return ashlar__driver_error(driver, "cuInit", result);
-    }
+    ASHLAR_FAIL_IF(result == CU_STUB_LIBRARY, ASHLAR_ENODEVICE, "%s", stub_detail);
     if (result == CU_SUCCESS) {
+        call = "cuDeviceGetCount";
         result = driver->table.device_get_count(&device_count);
     }
-    if (result != CU_SUCCESS && result != CU_NO_DEVICE) {
-        return ashlar__driver_error(driver, "cuDeviceGetCount", result);
+    if (result != CU_NO_DEVICE) {
+        ASHLAR_TRY(ashlar__driver_status(driver, call, result));
     }
-    if (device_count == 0) {
-        return ashlar__fail(ASHLAR_ENODEVICE,
-                            "NVIDIA's driver is installed but sees no device: look at "
-                            "CUDA_VISIBLE_DEVICES, or use the software device with "
-                            "ASHLAR_DEVICE=soft");
-    }
+    ASHLAR_FAIL_IF(device_count == 0, ASHLAR_ENODEVICE,
+                   "NVIDIA's driver is installed but sees no device: look at "
+                   "CUDA_VISIBLE_DEVICES, or use the software device with "
+                   "ASHLAR_DEVICE=soft");
     return ASHLAR_OK;
 }
 
@@ -155,9 +146,7 @@ ashlar_status ashlar__driver_open_cuda(ashlar_driver **out) {
     ashlar__lock_acquire(&open_lock);
     if (!is_open) {
         status = fill_table(&driver.table);
-        if (status == ASHLAR_OK) {
-            status = start(&driver);
-        }
+        ASHLAR_THEN(status, start(&driver));
         is_open = status == ASHLAR_OK;
     }
     ashlar__lock_release(&open_lock);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/threads.h"
 #include "allocator/core/core.h"
 
 enum { LINE_BYTES = ASHLAR_DETAIL_BYTES + 128 };

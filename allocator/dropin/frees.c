@@ -5,11 +5,11 @@
 
 #include <string.h>
 
-#include "allocator/base/clock.h"
+#include "allocator/base/host.h"
 #include "allocator/base/error.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/threads.h"
 #include "allocator/core/core.h"
-#include "allocator/heap/away.h"
+#include "allocator/heap/heap.h"
 #include "allocator/step/step.h"
 
 static ashlar_frees all[ASHLAR_DROPIN_ALLOCATORS_MAX]; /* by place */
@@ -156,7 +156,7 @@ size_t ashlar__frees_spare_bytes(ashlar_frees *f) {
     (void)ashlar__frees_reap(f, 0, false);
     ashlar__allocator_enter(a);
     ashlar__caches_flush_locked(a, ashlar__cache_recent);
-    const ashlar_status unused = ashlar__away_ask(&a->heap, SIZE_MAX);
+    const ashlar_status unused = ashlar__cross_ask(&a->heap, SIZE_MAX);
     (void)unused; /* memory whose uses are not known to be over counts as well */
     const size_t bytes = ashlar__heap_servable_bytes(&a->heap);
     ashlar__allocator_leave(a);

@@ -7,10 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "allocator/base/clock.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/error.h"
+#include "allocator/base/threads.h"
 #include "allocator/core/core.h"
 
 /* For so long the host asks again and again; then it sleeps for as long between two questions. */

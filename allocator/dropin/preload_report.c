@@ -19,7 +19,7 @@
 #include <ashlar/trace.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/file_buffer.h"
+#include "allocator/base/file.h"
 #include "allocator/base/host.h"
 #include "allocator/base/parse.h"
 #include "allocator/core/core.h"

@@ -14,7 +14,6 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/base/lock.h"
 #include "allocator/base/threads.h"
 #include "allocator/core/core.h"
 #include "allocator/dropin/devices.h"

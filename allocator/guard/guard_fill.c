@@ -10,7 +10,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/heap/away.h"
+#include "allocator/heap/heap.h"
 
 struct ashlar_check_stream {
     ashlar_check_stream *next;

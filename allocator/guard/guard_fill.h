@@ -28,7 +28,7 @@
 
 #include <ashlar/allocator.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/threads.h"
 #include "allocator/heap/heap.h"
 
 /* ---- comparisons ----

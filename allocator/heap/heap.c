@@ -2,18 +2,55 @@
  * heap.c - the heap's blocks: taking them from gaps and putting them back; and windows: adding,
  * removing and moving them between zones.
  */
-#include "allocator/heap/heap_impl.h"
+#include "allocator/heap/heap.h"
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
+/* ---- conditions that hold after every change, for assertions; O(1) ---- */
+
+/* Whether the links between a block and its neighbours, or the ends of its window, are right. */
+static inline bool is_linked(const ashlar_block *block) {
+    const ashlar_window *w = block->window;
+    const ashlar_block *prev = block->prev, *next = block->next;
+    const bool is_above_prev =
+        prev != NULL ? prev->next == block && prev->offset + prev->bytes == block->offset
+                     : w->first == block && block->offset == w->offset;
+    const bool is_below_next =
+        next != NULL ? next->prev == block && block->offset + block->bytes == next->offset
+                     : w->last == block && block->offset + block->bytes == w->offset + w->bytes;
+    return block->bytes > 0 && is_above_prev && is_below_next;
+}
+
+/* Whether a block is linked, and no two gaps are neighbours around it. */
+static inline bool is_settled(const ashlar_block *block) {
+    return is_linked(block) && (!ashlar__block_is_free(block) ||
+                                ((block->prev == NULL || !ashlar__block_is_free(block->prev)) &&
+                                 (block->next == NULL || !ashlar__block_is_free(block->next))));
+}
+
 /* ---- nodes ---- */
 
-/*
- * Block nodes are allocated CHUNK_NODES at a time, and stay allocated until the heap ends. A zone
+/* A spare node is a FREE block of unspecified size. So the fields that all gaps share are set. */
+static inline void push_node(ashlar_node_pool *pool, ashlar_block *node) {
+    ASHLAR_CHECK2(node->state == ASHLAR_BLOCK_FREE && node->marks == 0);
+    ASHLAR_CHECK2(node->requested == 0 && node->stream_state == NULL);
+    node->next = pool->first;
+    pool->first = node;
+    pool->count++;
+}
+
+static inline ashlar_block *pop_node(ashlar_node_pool *pool) {
+    ashlar_block *node = pool->first;
+    ASHLAR_CHECK2(node != NULL && pool->count > 0);
+    pool->first = node->next;
+    pool->count--;
+    return node;
+}
+
+/* Block nodes are allocated CHUNK_NODES at a time, and stay allocated until the heap ends. A zone
  * takes ZONE_NODES of them at a time, so that it can cut blocks without the heap's pool, and shares
- * no cache line with other zones while its nodes are new.
- */
+ * no cache line with other zones while its nodes are new. */
 enum { CHUNK_NODES = 1024, ZONE_NODES = 16 };
 _Static_assert(ZONE_NODES * sizeof(ashlar_block) % ASHLAR_CACHE_LINE == 0, "whole lines");
 
@@ -25,9 +62,7 @@ struct ashlar_node_chunk {
 
 static ashlar_status add_chunk(ashlar_heap *heap) {
     ashlar_node_chunk *chunk = ashlar__host_calloc(1, sizeof *chunk);
-    if (chunk == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for block descriptors");
-    }
+    ASHLAR_FAIL_IF(chunk == NULL, ASHLAR_EHOSTMEM, "no host memory for block descriptors");
     chunk->next = heap->chunks;
     heap->chunks = chunk;
     const uintptr_t start =
@@ -35,7 +70,7 @@ static ashlar_status add_chunk(ashlar_heap *heap) {
     ashlar_block *nodes = (ashlar_block *)start;
     ASHLAR_CHECK2((unsigned char *)(nodes + CHUNK_NODES) <= chunk->room + sizeof chunk->room);
     for (int i = CHUNK_NODES - 1; i >= 0; i--) {
-        ashlar__node_push(&heap->nodes, &nodes[i]);
+        push_node(&heap->nodes, &nodes[i]);
     }
     return ASHLAR_OK;
 }
@@ -45,20 +80,17 @@ ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, ashlar_zone *zone, s
         return ASHLAR_OK;
     }
     while (zone->nodes.count + heap->nodes.count < count) {
-        const ashlar_status status = add_chunk(heap);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(add_chunk(heap));
     }
     while (zone->nodes.count < count || (zone->nodes.count < ZONE_NODES && heap->nodes.count > 0)) {
-        ashlar__node_push(&zone->nodes, ashlar__node_pop(&heap->nodes));
+        push_node(&zone->nodes, pop_node(&heap->nodes));
     }
     return ASHLAR_OK;
 }
 
 static void return_nodes(ashlar_heap *heap, ashlar_zone *zone) {
     while (zone->nodes.count > 0) {
-        ashlar__node_push(&heap->nodes, ashlar__node_pop(&zone->nodes));
+        push_node(&heap->nodes, pop_node(&zone->nodes));
     }
 }
 
@@ -87,11 +119,8 @@ ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driver_client *client,
                                 ashlar_range_kind kind, size_t handle_bytes,
                                 uint64_t *events_recorded) {
     *heap = (ashlar_heap){.events_recorded = events_recorded};
-    ashlar_status status = ashlar__range_init(&heap->range, client, kind, handle_bytes);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = ashlar__page_map_init(&heap->map, heap->range.bytes);
+    ASHLAR_TRY(ashlar__range_init(&heap->range, client, kind, handle_bytes));
+    const ashlar_status status = ashlar__page_map_init(&heap->map, heap->range.bytes);
     if (status != ASHLAR_OK) {
         ashlar__range_finish(&heap->range);
     }
@@ -174,7 +203,7 @@ void ashlar__heap_link_window(ashlar_heap *heap, ashlar_window *w, ashlar_zone *
     *link = w;
     heap->window_count++;
     join_zone(heap, w, zone);
-    ashlar_block *gap = ashlar__node_pop(&zone->nodes);
+    ashlar_block *gap = pop_node(&zone->nodes);
     *gap = (ashlar_block){.offset = w->offset,
                           .bytes = w->bytes,
                           .state = ASHLAR_BLOCK_FREE,
@@ -182,13 +211,13 @@ void ashlar__heap_link_window(ashlar_heap *heap, ashlar_window *w, ashlar_zone *
                           .window = w};
     w->first = w->last = gap;
     ashlar__free_bins_insert(&zone->gaps, gap);
-    ASHLAR_CHECK2(ashlar__heap_is_settled(gap));
+    ASHLAR_CHECK2(is_settled(gap));
 }
 
 void ashlar__heap_drop_window(ashlar_heap *heap, ashlar_window *w) {
     ASHLAR_ASSERT(w->first == w->last && ashlar__block_is_free(w->first));
     ashlar__free_bins_remove(&w->zone->gaps, w->first);
-    ashlar__node_push(&heap->nodes, w->first);
+    push_node(&heap->nodes, w->first);
     ashlar_window **link = &heap->windows;
     while (*link != w) {
         link = &(*link)->above;
@@ -217,9 +246,9 @@ void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bo
             if (ashlar__block_is_free(block)) {
                 ashlar__free_bins_remove(&from->gaps, block);
                 ashlar__free_bins_insert(&to->gaps, block);
-            } else if (ashlar__block_is_away(block)) {
-                from->owner->away_count--;
-                to->owner->away_count++;
+            } else if (ashlar__block_is_cross(block)) {
+                from->owner->cross_count--;
+                to->owner->cross_count++;
                 block->covered_by = covered_by;
             }
         }
@@ -245,11 +274,15 @@ void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bo
 
 /* ---- taking blocks and putting them back ---- */
 
-bool ashlar__heap_is_backed(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes) {
-    ASHLAR_CHECK2(ashlar__block_is_free(gap) && bytes > 0 && bytes <= gap->bytes);
-    return gap->holes == 0 ||
-           ashlar__is_all_mapped(gap->window,
-                                 ashlar__handles_touched(heap, gap->window, gap->offset, bytes));
+/* Whether there is memory behind the first `bytes` of a gap. */
+static inline bool is_backed(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes) {
+    const ashlar_window *w = gap->window;
+    const ashlar_handle_span span = ashlar__handles_touched(heap, w, gap->offset, bytes);
+    size_t i = span.first;
+    while (i < span.end && w->backing[i].is_mapped) {
+        i++;
+    }
+    return i == span.end;
 }
 
 size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes) {
@@ -286,17 +319,12 @@ uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *w, s
     return number - 1;
 }
 
-/*
- * Split a gap, which is in no bin, after `bytes` bytes, using one of its zone's nodes. Returns the
- * rest.
- */
+/* Split a gap, which is in no bin, after `bytes` bytes, using one of its zone's nodes. Returns the
+ * rest. */
 static inline ashlar_block *split(ashlar_zone *zone, ashlar_block *gap, size_t bytes) {
     ASHLAR_CHECK2(bytes > 0 && bytes < gap->bytes && gap->window->zone == zone);
-    ashlar_block *rest = ashlar__node_pop(&zone->nodes), *next = gap->next;
-    /*
-     * Set field by field: for a compound literal, compilers clear the node first, at twice the
-     * cost.
-     */
+    ashlar_block *rest = pop_node(&zone->nodes), *next = gap->next;
+    /* Set field by field: for a compound literal, compilers clear the node first. */
     rest->offset = gap->offset + bytes;
     rest->bytes = gap->bytes - bytes;
     rest->holes = gap->holes; /* the bytes before `rest` have no holes */
@@ -306,13 +334,12 @@ static inline ashlar_block *split(ashlar_zone *zone, ashlar_block *gap, size_t b
     gap->bytes = bytes;
     gap->next = rest;
     *(next != NULL ? &next->prev : &gap->window->last) = rest;
-    ASHLAR_CHECK2(ashlar__heap_is_linked(gap) && ashlar__heap_is_linked(rest));
+    ASHLAR_CHECK2(is_linked(gap) && is_linked(rest));
     return rest;
 }
 
-/*
- * Take `bytes` from the front of a gap, and enter the block at `entry`. The zone has a spare node.
- */
+/* Take `bytes` from the front of a gap, and enter the block at `entry`. The zone has a spare
+ * node. */
 static inline void take(ashlar_zone *zone, ashlar_block *gap, size_t bytes,
                         ashlar_page_entry *entry) {
     ASHLAR_CHECK2(ashlar__block_is_free(gap) && bytes > 0 && bytes <= gap->bytes);
@@ -327,25 +354,14 @@ static inline void take(ashlar_zone *zone, ashlar_block *gap, size_t bytes,
     gap->uses = NULL;
     atomic_store_explicit(entry, (uintptr_t)gap, memory_order_release);
     zone->used_bytes += bytes;
-    ASHLAR_CHECK2(gap->bytes == bytes && ashlar__heap_is_linked(gap));
-}
-
-ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap, size_t bytes) {
-    ASHLAR_CHECK2(ashlar__heap_missing(heap, gap, bytes) == 0);
-    ashlar_zone *zone = gap->window->zone;
-    ASHLAR_TRY(ashlar__page_map_reserve(&heap->map, gap->offset));
-    if (bytes < gap->bytes) {
-        ASHLAR_TRY(ashlar__heap_reserve_nodes(heap, zone, 1));
-    }
-    take(zone, gap, bytes, ashlar__page_map_room(&heap->map, gap->offset));
-    return ASHLAR_OK;
+    ASHLAR_CHECK2(gap->bytes == bytes && is_linked(gap));
 }
 
 /* The page map's entry for a block that takes the first `bytes` of a gap; NULL: the zone's own
  * memory, nodes and pages do not suffice. */
 static inline ashlar_page_entry *entry_at_hand(ashlar_heap *heap, const ashlar_zone *zone,
                                                const ashlar_block *gap, size_t bytes) {
-    if (zone->nodes.count == 0 || (gap->holes > 0 && !ashlar__heap_is_backed(heap, gap, bytes))) {
+    if (zone->nodes.count == 0 || (gap->holes > 0 && !is_backed(heap, gap, bytes))) {
         return NULL;
     }
     ashlar_page_entry *entry = ashlar__page_map_room(&heap->map, gap->offset);
@@ -370,17 +386,15 @@ ashlar_block *ashlar__heap_take_fit(ashlar_heap *heap, ashlar_zone *zone, size_t
     return gap;
 }
 
-/*
- * Extend a gap over the gap behind it, and return that gap's node to the zone's pool. Neither is in
- * a bin.
- */
+/* Extend a gap over the gap behind it, whose node returns to the zone's pool. Neither is in a
+ * bin. */
 static inline void absorb(ashlar_zone *zone, ashlar_block *gap) {
     ashlar_block *other = gap->next, *next = other->next;
     gap->bytes += other->bytes;
     gap->holes += other->holes;
     gap->next = next;
     *(next != NULL ? &next->prev : &gap->window->last) = gap;
-    ashlar__node_push(&zone->nodes, other);
+    push_node(&zone->nodes, other);
 }
 
 /* Turn a block into a part of a gap, without a stamp. */
@@ -406,10 +420,10 @@ static inline void put(ashlar_heap *heap, ashlar_zone *zone, ashlar_block *block
         block = prev;
     }
     ashlar__free_bins_insert(gaps, block);
-    ASHLAR_CHECK2(ashlar__heap_is_settled(block));
+    ASHLAR_CHECK2(is_settled(block));
 }
 
-static inline void put_stamped(ashlar_heap *heap, ashlar_block *block, uint64_t covered_by) {
+void ashlar__heap_put_stamped(ashlar_heap *heap, ashlar_block *block, uint64_t covered_by) {
     ashlar_window *w = block->window;
     const ashlar_handle_span span = ashlar__handles_touched(heap, w, block->offset, block->bytes);
     ashlar_backing *backing = &w->backing[span.first], *const end = &w->backing[span.end];
@@ -421,12 +435,8 @@ static inline void put_stamped(ashlar_heap *heap, ashlar_block *block, uint64_t 
     put(heap, w->zone, block);
 }
 
-void ashlar__heap_put_stamped(ashlar_heap *heap, ashlar_block *block, uint64_t covered_by) {
-    put_stamped(heap, block, covered_by);
-}
-
 void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block) {
-    put_stamped(heap, block, ashlar__stream_state_next(block->window->zone->owner));
+    ashlar__heap_put_stamped(heap, block, ashlar__stream_state_next(block->window->zone->owner));
 }
 
 /* ---- finding ---- */
@@ -512,29 +522,24 @@ bool ashlar__heap_find_run(const ashlar_heap *heap, const ashlar_block *gap, siz
 
 ashlar_status ashlar__heap_take_run(ashlar_heap *heap, ashlar_block *gap, size_t offset,
                                     size_t bytes, ashlar_block **out) {
-    ASHLAR_CHECK2(offset >= gap->offset && offset + bytes <= gap->offset + gap->bytes);
-    *out = gap;
-    if (offset == gap->offset) {
-        return ashlar__heap_take(heap, gap, bytes);
-    }
-    const ashlar_status status = ashlar__heap_reserve_nodes(heap, gap->window->zone, 2);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
     ashlar_zone *zone = gap->window->zone;
-    ashlar_free_bins *gaps = &zone->gaps;
-    ashlar__free_bins_remove(gaps, gap);
-    const size_t holes = gap->holes;
-    ashlar_block *rest = split(zone, gap, offset - gap->offset);
-    gap->holes = ashlar__holes_in(gap->window, ashlar__handles_inside(heap, gap));
-    rest->holes = holes - gap->holes;
-    *out = rest;
-    ashlar__free_bins_insert(gaps, rest);
-    const ashlar_status taken = ashlar__heap_take(heap, rest, bytes);
-    if (taken != ASHLAR_OK) {
-        ashlar__free_bins_remove(gaps, rest);
-        absorb(zone, gap);
+    const size_t end = offset + bytes, gap_end = gap->offset + gap->bytes;
+    const size_t rests = (size_t)(offset > gap->offset) + (size_t)(end < gap_end);
+    ASHLAR_CHECK2(offset >= gap->offset && end <= gap_end);
+    ASHLAR_TRY(ashlar__page_map_reserve(&heap->map, offset));
+    ASHLAR_TRY(ashlar__heap_reserve_nodes(heap, zone, rests));
+    if (offset > gap->offset) {
+        const size_t holes = gap->holes;
+        ashlar__free_bins_remove(&zone->gaps, gap);
+        ashlar_block *rest = split(zone, gap, offset - gap->offset);
+        gap->holes = ashlar__holes_in(gap->window, ashlar__handles_inside(heap, gap));
+        rest->holes = holes - gap->holes;
+        ashlar__free_bins_insert(&zone->gaps, gap);
+        ashlar__free_bins_insert(&zone->gaps, rest);
+        gap = rest;
     }
-    ashlar__free_bins_insert(gaps, gap);
-    return taken;
+    ASHLAR_CHECK2(ashlar__heap_missing(heap, gap, bytes) == 0);
+    take(zone, gap, bytes, ashlar__page_map_room(&heap->map, offset));
+    *out = gap;
+    return ASHLAR_OK;
 }

@@ -1,35 +1,140 @@
 /*
- * heap.h - device memory cut into blocks: gaps, used blocks, what is mapped behind them (internal).
+ * heap.h - device memory cut into blocks: what is mapped behind addresses, gaps, used blocks, and
+ * blocks that other streams may still use (internal).
+ */
+#ifndef ASHLAR_HEAP_H
+#define ASHLAR_HEAP_H
+
+#include "allocator/base/check_level.h"
+#include "allocator/heap/page_map.h"
+#include "allocator/heap/stream_state.h"
+
+/* ---- addresses and memory: range.c ---- */
+
+/* A handle's size by default. One small live block keeps all of a handle from being used elsewhere;
+ * but smaller handles cost more driver calls. */
+#define ASHLAR_HANDLE_BYTES ((size_t)2 << 20)
+
+enum { ASHLAR_PEERS_MAX = 31 };
+
+typedef enum ashlar_range_kind {
+    ASHLAR_RANGE_VIRTUAL,  /* mapped device memory; segments if the device cannot map */
+    ASHLAR_RANGE_SEGMENTS, /* device memory in segments */
+    ASHLAR_RANGE_HOST,     /* page-locked host memory in segments, which every device may use */
+    ASHLAR_RANGE_SHARED,   /* device memory in segments, each one handle that can be shared */
+} ashlar_range_kind;
+
+typedef struct ashlar_segment_calls ashlar_segment_calls; /* range.c */
+
+/*
+ * With virtual memory management one range of addresses is reserved. Memory comes in handles of one
+ * size, which can be mapped at any multiple of that size, unmapped and mapped elsewhere. Without it
+ * memory comes in segments, which lie where the driver puts them; base is 0, and an offset is an
+ * address.
  *
- * The heap keeps each stream's blocks in the stream's own zones (zone.h). It decides nothing about
- * the order of streams: the allocator chooses whose gap may serve a request, and what to do if
- * memory is missing.
+ * Lock: the allocator's guards every field except those marked const.
  *
- * Invariants (ashlar__heap_check; those of windows: zone.h):
+ * Invariants (ashlar__range_is_sound):
+ *   mapped_bytes <= memory_bytes,  next_offset <= bytes
+ *   spare_count <= spare_capacity,  spare_count * handle_bytes <= mapped_bytes
+ *   the device may use all mapped handles, and no other byte of [base, base + bytes)
+ */
+typedef struct ashlar_range {
+    ashlar_driver_client *client;         /* const */
+    const ashlar_segment_calls *segments; /* const; NULL: with virtual memory */
+    cu_ptr base;                          /* const */
+    size_t bytes;                         /* const; of addresses */
+    size_t handle_bytes;                  /* const; of a handle; segments are multiples of it */
+    unsigned handle_shift;                /* const; handle_bytes == 1 << handle_shift */
+    ashlar_range_kind kind;               /* const */
+    size_t memory_bytes;                  /* const; all physical memory of `kind` */
+    size_t limit_bytes;      /* the most that may be taken; lowering it returns no memory */
+    size_t growth_min_bytes; /* segments: take at least this much at a time, if there is room */
+    size_t mapped_bytes;     /* taken from the driver: mapped memory and spare handles */
+    size_t next_offset;      /* addresses from here on are in no window yet */
+    cu_mem_handle *spare;    /* [spare_count], handles that are mapped nowhere */
+    size_t spare_count;
+    size_t spare_capacity;
+    int peers[ASHLAR_PEERS_MAX]; /* ordinals of other devices that may use the memory */
+    size_t peer_count;
+    cu_mem_prop shared;   /* ASHLAR_RANGE_SHARED: how handles are made */
+    bool keeps_addresses; /* the driver refused an unmap, and mapped addresses must not be freed */
+} ashlar_range;
+
+/* Open a range with nothing mapped. handle_bytes: rounded up to a size the driver supports; 0: the
+ * default. Errors: as for ashlar_allocator_create(). _finish: all but spare handles must have been
+ * returned. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_init(ashlar_range *range,
+                                                   ashlar_driver_client *client,
+                                                   ashlar_range_kind kind, size_t handle_bytes);
+void ashlar__range_finish(ashlar_range *range);
+
+/* Bytes that may still be taken under the limit; whether `bytes` are. Errors: ASHLAR_ENOMEM. */
+size_t ashlar__range_left(const ashlar_range *range);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_allows(const ashlar_range *range, size_t bytes);
+
+/* Whether the invariants hold, except the one about what the device may use. */
+bool ashlar__range_is_sound(const ashlar_range *range);
+
+/*
+ * Handles, with virtual memory only.
+ *
+ * _reserve_spare  make room for `count` spare handles in all. Errors: ASHLAR_EHOSTMEM
+ * _create         take a new handle from the device; it becomes spare, and there must be room.
+ *                 Errors: ASHLAR_ENOMEM (beyond the limit, found before any driver call; refused by
+ *                 the device), ASHLAR_EDRIVER
+ * _release        return the newest spare handle to the device. After an error it is still spare
+ * _map            map the newest `count` spare handles at `offset`, oldest first; nothing may be
+ *                 mapped there. They stay in `spare`, behind its new end. After an error none of
+ *                 them is mapped
+ * _unmap          unmap the handle that is mapped at `offset`; it becomes spare
+ * _abandon        the same without an error: if the driver refuses, nobody keeps the handle, and
+ *                 the range's addresses are never freed
+ * _set_access     give a device access to [offset, offset + bytes), all mapped; or end it
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_reserve_spare(ashlar_range *range, size_t count);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_create(ashlar_range *range);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_release(ashlar_range *range);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_map(ashlar_range *range, size_t offset, size_t count);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_unmap(ashlar_range *range, size_t offset,
+                                                    cu_mem_handle handle);
+void ashlar__range_abandon(ashlar_range *range, size_t offset);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_set_access(ashlar_range *range, size_t offset,
+                                                         size_t bytes, int ordinal, bool is_open);
+
+/* Segments, without virtual memory only: take one of `bytes`, a multiple of handle_bytes, or return
+ * it. Errors: as ashlar__range_create(); a segment that cannot be returned is as before. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_take_segment(ashlar_range *range, size_t bytes,
+                                                           size_t *offset);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_free_segment(ashlar_range *range, size_t offset,
+                                                           size_t bytes);
+
+/* ---- the heap: heap.c ---- */
+
+typedef struct ashlar_node_chunk ashlar_node_chunk;
+
+/*
+ * Each stream's blocks lie in the stream's own zones. The heap decides nothing about the order of
+ * streams: the allocator chooses whose gap may serve a request, and what to do if memory is
+ * missing.
+ *
+ * Lock: the allocator's, for all but zones and windows: hold.h says who may touch these.
+ *
+ * Invariants (ashlar__heap_check; those of windows: stream_state.h):
  *   range.mapped_bytes == handle_bytes * (spare handles + mapped ones), or the sum of all segments
  *   used_bytes of a zone == sum of its used blocks;  of all zones <= range.mapped_bytes
  *   a gap is in the bins of its window's zone, and in no other bins
  *   the page map has the used blocks; for plan memory it has the slot blocks instead
  *   a used block has requested <= bytes and a stream; a gap has requested == 0 and no stream
  */
-#ifndef ASHLAR_HEAP_H
-#define ASHLAR_HEAP_H
-
-#include "allocator/heap/page_map.h"
-#include "allocator/heap/range.h"
-#include "allocator/heap/stream_state.h"
-
-typedef struct ashlar_node_chunk ashlar_node_chunk;
-
-/* Lock: the allocator's, for all but zones and windows: zone.h says who may touch these. */
 typedef struct ashlar_heap {
     ashlar_range range;
     ashlar_page_map map;
     ashlar_window *windows; /* address order */
     size_t window_count;
     ashlar_zone *zones;               /* the zones that have windows */
-    size_t away_bytes;                /* of used blocks that are away; see away.h */
-    ashlar_stream_state *awaited;     /* list of the streams that blocks away wait for (away.h) */
+    size_t cross_bytes;               /* of cross-stream blocks */
+    ashlar_stream_state *awaited;     /* list of the streams that such blocks wait for */
     ashlar_stream_state *awaited_end; /* the last of them */
     _Atomic uint64_t use_clock;       /* see ashlar__heap_clock() */
     uint64_t short_at;                /* use_clock when a request last wanted memory of another
@@ -45,10 +150,10 @@ typedef struct ashlar_heap {
     bool is_settling;                 /* streams are about to be asked whether they are idle, so
                                        * frees record no event: a stream with a new event is not
                                        * idle */
-    uint64_t away_frees;              /* frees after which a block may be away; see away.h */
-    uint64_t left_away;               /* blocks that were still away when a held step
+    uint64_t cross_frees;             /* frees of cross-stream blocks */
+    uint64_t left_cross;              /* cross-stream blocks that were left when a held step
                                        * (ashlar_step_key.is_held) began, so the step's addresses
-                                       * depend on the device's timing; see away.h */
+                                       * depend on the device's timing */
     uint64_t *events_recorded;        /* const; counts the recordings of all streams */
     ashlar_node_pool nodes;           /* zones take a few of these at a time */
     ashlar_node_chunk *chunks;        /* the host memory of all nodes */
@@ -75,12 +180,10 @@ static inline size_t ashlar__heap_free_bytes(const ashlar_heap *heap) {
     return heap->range.mapped_bytes - ashlar__heap_used_bytes(heap);
 }
 
-/*
- * Uses of streams' memory are counted, to find the stream whose last use is oldest. A thread inside
- * its cache counts on a clock of its own, ahead of this one. This clock catches up once the thread
- * has the lock or is shut out. So of two uses the later one has the larger number, unless two
- * threads made them before either clock was caught up.
- */
+/* Uses of streams' memory are counted, to find the stream whose last use is oldest. A thread inside
+ * its cache counts on a clock of its own, ahead of this one, which catches up once the thread has
+ * the lock or is shut out. So of two uses the later one has the larger number, unless two threads
+ * made them before either clock was caught up. */
 static inline uint64_t ashlar__heap_clock(const ashlar_heap *heap) {
     return atomic_load_explicit(&heap->use_clock, memory_order_relaxed);
 }
@@ -101,18 +204,14 @@ static inline uint64_t ashlar__heap_count_use(ashlar_heap *heap) {
 /* After this many further uses, memory no longer counts as short. */
 enum { ASHLAR_SHORT_USES = 1 << 16 };
 
-/*
- * Whether a request recently wanted memory of another stream. Then misses take the lock. The result
- * turns true only while all threads are shut out.
- */
+/* Whether a request recently wanted memory of another stream. Then misses take the lock. The result
+ * turns true only while all threads are shut out. */
 static inline bool ashlar__heap_is_short(const ashlar_heap *heap) {
     return heap->short_at != 0 && ashlar__heap_clock(heap) - heap->short_at < ASHLAR_SHORT_USES;
 }
 
-/*
- * Whether a request recently had to wait. Then large frees record an event, so that a request that
- * waits for one does not also wait for all work queued since.
- */
+/* Whether a request recently had to wait. Then large frees record an event, so that a request that
+ * waits for one does not also wait for all work queued since. */
 static inline bool ashlar__heap_has_waited(const ashlar_heap *heap) {
     return heap->waited_at != 0 && ashlar__heap_clock(heap) - heap->waited_at < ASHLAR_SHORT_USES;
 }
@@ -122,51 +221,18 @@ static inline ashlar_zone *ashlar__zone_of(ashlar_stream_state *state, size_t by
     return &state->zones[bytes > ASHLAR_SC_MAX_BYTES ? ASHLAR_ZONE_LARGE : ASHLAR_ZONE_SMALL];
 }
 
-/* ---- taking blocks and putting them back ---- */
-
-/*
- * The bytes of memory still to be mapped before the first `bytes` of a gap can be taken. Cost: O(1)
- * if all of the gap is mapped, otherwise O(handles in those bytes).
- */
+/* The bytes of memory still to be mapped before the first `bytes` of a gap can be taken. Cost: O(1)
+ * if all of the gap is mapped, otherwise O(handles in those bytes). */
 size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
 
-/* Whether ashlar__heap_missing() is 0. */
-bool ashlar__heap_is_backed(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
-
-/*
- * Whether a gap is a whole segment, and memory is short: then exchanging the segment may be better
- * than cutting it.
- */
-static inline bool ashlar__heap_is_short_segment(const ashlar_heap *heap, const ashlar_block *gap) {
-    return heap->range.segments != NULL && ashlar__heap_is_short(heap) && gap->prev == NULL &&
-           gap->next == NULL;
-}
-
-/*
- * Take `bytes` from the front of a gap, where all memory must be mapped. The gap's front becomes a
- * used block in the page map; the caller must set its stream_state, requested and tag.
- *
- * bytes   > 0, a multiple of ASHLAR_BLOCK_ALIGN, at most gap->bytes
- *
- * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap,
-                                                  size_t bytes);
-
-/*
- * Take `bytes` from the best fit among the gaps of a zone, for a caller that may touch the zone but
+/* Take `bytes` from the best fit among the gaps of a zone, for a caller that may touch the zone but
  * does not hold the lock. NULL: no gap fits, or the zone's own memory, nodes and pages do not
- * suffice; then nothing has changed.
- *
- * may_be_last   whether to accept the gap at a window's end
- */
+ * suffice; then nothing has changed. may_be_last: whether to accept the gap at a window's end. */
 ashlar_block *ashlar__heap_take_fit(ashlar_heap *heap, ashlar_zone *zone, size_t bytes,
                                     bool may_be_last);
 
-/*
- * Give the zone's pool at least `count` nodes. Call this before changing anything, so that no
- * change fails midway.
- */
+/* Give the zone's pool at least `count` nodes. Call this before changing anything, so that no
+ * change fails midway. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, ashlar_zone *zone,
                                                            size_t count);
 
@@ -174,7 +240,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, as
  * _find_: find `bytes` contiguous bytes of a gap that have memory, for another stream than its
  * owner: those whose last use is longest ago. They often lie at the end of such a run, since a
  * stream that frees in reverse order frees them first, and allocates from the front again. Cost:
- * O(handles). _take_: take them, as ashlar__heap_take() does; *out is the block.
+ * O(handles). _take_: take `bytes` at an offset in a gap, where all memory must be mapped. They
+ * become the used block *out, in the page map; the caller must set its stream_state, requested and
+ * tag.
+ *
+ * bytes   > 0, a multiple of ASHLAR_BLOCK_ALIGN
+ * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
  */
 bool ashlar__heap_find_run(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes,
                            size_t *offset);
@@ -182,156 +253,33 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take_run(ashlar_heap *heap, ashlar_
                                                       size_t offset, size_t bytes,
                                                       ashlar_block **out);
 
-/*
- * Make a used block part of a gap again, stamped with the work of its zone's owner up to now. No
- * other stream may still be using the block. Cannot fail.
- */
+/* Make a used block part of a gap again, stamped with the work of its zone's owner up to now. No
+ * other stream may still be using the block. _stamped: the last use by the owner came before the
+ * recording numbered `covered_by`; 0: no queued work uses the block. */
 void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block);
-
-/* Like ashlar__heap_put(), for a block whose last use by the owner came before the recording
- * numbered `covered_by`; 0: no queued work uses the block. */
 void ashlar__heap_put_stamped(ashlar_heap *heap, ashlar_block *block, uint64_t covered_by);
 
 /* Whether the device is done with all memory of a window's [offset, offset + bytes). */
 bool ashlar__heap_is_past_at(const ashlar_heap *heap, const ashlar_window *window, size_t offset,
                              size_t bytes);
 
-/* Like ashlar__heap_is_past_at(), for the first `bytes` of a gap. */
+/* The same for the first `bytes` of a gap. */
 static inline bool ashlar__heap_is_past(const ashlar_heap *heap, const ashlar_block *gap,
                                         size_t bytes) {
     return ashlar__heap_is_past_at(heap, gap->window, gap->offset, bytes);
 }
 
-/*
- * The tick of the owner's last use of [offset, offset + bytes) of a window. The device must not
- * be known to be done with this use.
- */
+/* The tick of the owner's last use of [offset, offset + bytes) of a window. The device must not be
+ * known to be done with this use. */
 uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *window, size_t offset,
                               size_t bytes);
 
-/* ---- the least memory for a block: heap_place.c ---- */
-
-/* Where in a gap a block could lie. */
-typedef struct ashlar_heap_place {
-    ashlar_block *gap;
-    size_t offset, bytes; /* [offset, offset + bytes) lies wholly in the gap */
-} ashlar_heap_place;
-
-/*
- * Find the place, in the gaps of all zones, where a block for `state` takes the fewest handles that
- * could serve elsewhere, whether or not memory is mapped there. Of equal places, one in the
- * stream's own zone for such blocks is preferred, then one in its other zone, then one in the
- * smallest gap. In another stream's zone the last use must be over. False: there is no such place.
- * Cost: O(gaps + handles).
- */
-bool ashlar__heap_find_place(const ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
-                             ashlar_heap_place *out);
-
-/* ---- memory: heap_map.c ---- */
-
-/*
- * Give a zone a gap of at least `bytes` bytes, adding a window if necessary. A segment comes with
- * memory, a window of virtual memory without.
- *
- * Errors: ASHLAR_ENOMEM (no addresses; segments: as ashlar__range_take_segment()), ASHLAR_EDRIVER,
- * ASHLAR_EHOSTMEM; then nothing has changed.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_add_window(ashlar_heap *heap, ashlar_zone *zone,
-                                                        size_t bytes);
-
-/* A segment shared by equal blocks may leave at most 1/16 of itself unused. */
-enum { ASHLAR_WASTE_DIVISOR = 16 };
-
-/*
- * Whether memory is short, and a gap is a whole segment of which blocks of `bytes` bytes would
- * leave more than 1/ASHLAR_WASTE_DIVISOR unused.
- */
-static inline bool ashlar__heap_is_misfit(const ashlar_heap *heap, const ashlar_block *gap,
-                                          size_t bytes) {
-    return ashlar__heap_is_short_segment(heap, gap) &&
-           gap->bytes % bytes > gap->bytes / ASHLAR_WASTE_DIVISOR;
-}
-
-/*
- * Take a new segment for blocks of `bytes` bytes into the zone of the gap `misfit`. If the driver
- * has no room for it, and the device is done with the gap, give the gap's segment back first.
- * Errors: as ashlar__heap_add_window(); then the gap's segment may be gone.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_exchange(ashlar_heap *heap, ashlar_block *misfit,
-                                                      size_t bytes);
-
-/* Where to get missing memory if the spare handles do not suffice: bits, tried in this order. */
-enum {
-    ASHLAR_MAY_CREATE = 1, /* take new handles */
-    ASHLAR_MAY_MOVE = 2,   /* take free handles of all zones that the device is done with; those
-                            * of ended streams first */
-};
-
-/*
- * Map the memory that is missing behind a place.
- *
- * Errors: ASHLAR_ENOMEM (beyond the limit, found before any driver call; refused by the device;
- *         too little is free), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. No memory is lost then; some may
- *         have become spare.
- * Cost:   two driver calls for each handle, three if it is moved, and one for each run of handles.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_back_at(ashlar_heap *heap,
-                                                     const ashlar_heap_place *place, unsigned may);
-
-/* The bytes of memory still to be mapped behind a place. */
-size_t ashlar__heap_missing_at(const ashlar_heap *heap, const ashlar_heap_place *place);
-
-/* Like ashlar__heap_back_at(), for the first `bytes` of a gap. */
-ASHLAR_MUST_CHECK static inline ashlar_status
-ashlar__heap_back(ashlar_heap *heap, ashlar_block *gap, size_t bytes, unsigned may) {
-    return ashlar__heap_back_at(heap, &(ashlar_heap_place){gap, gap->offset, bytes}, may);
-}
-
-/*
- * Take memory from the driver until at least `bytes` bytes in total are taken. New memory becomes
- * spare handles, or one segment in `zone`. Errors: as for ashlar__heap_back().
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve(ashlar_heap *heap, ashlar_zone *zone,
-                                                     size_t bytes);
-
-/* ---- giving back: heap_trim.c ---- */
-
-/*
- * Return free memory that the device is done with, in whole handles or segments, until at most
- * `target_bytes` bytes are taken or nothing more can be returned.
- *
- * Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; memory returned before that stays returned.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_trim(ashlar_heap *heap, size_t target_bytes);
-
-/*
- * Unmap up to `count` free handles that the device is done with, and keep them as spare ones. The
- * place `kept` keeps its handles; it may be NULL. *moved: the number of handles unmapped. Errors:
- * as ashlar__heap_trim().
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_unmap_free(ashlar_heap *heap,
-                                                        const ashlar_heap_place *kept, size_t count,
-                                                        size_t *moved);
-
-/*
- * How much of the memory taken from the driver can serve blocks of a handle's size once all queued
- * work is over and the caches are empty: whole handles, or places in segments. Places serve one
- * larger block only if they lie side by side. Requires that all caches are claimed. O(blocks).
- */
-size_t ashlar__heap_servable_bytes(const ashlar_heap *heap);
-
-/* ---- zones that change hands ---- */
-
-/*
- * Move all windows of `from` to `to`. No queued work but that of `to` may use the gaps. They are
- * stamped with the work of `to` up to now, or as past if `is_past`.
- */
+/* Move all windows of `from` to `to`. No queued work but that of `to` may use the gaps. They are
+ * stamped with the work of `to` up to now, or as past if `is_past`. */
 void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bool is_past);
 
 /* Take back the nodes of a stream's zones, which have no windows. */
 void ashlar__heap_return_nodes(ashlar_heap *heap, ashlar_stream_state *state);
-
-/* ---- all blocks ---- */
 
 /* The first block of the heap, and the next in address order, gaps included; NULL at the end. */
 static inline ashlar_block *ashlar__heap_first(const ashlar_heap *heap) {
@@ -351,9 +299,8 @@ typedef struct ashlar_heap_piece {
     bool is_mapped;
 } ashlar_heap_piece;
 
-/*
- * Move on to the next piece by address; {0} is the place before the first one. False: at the end.
- */
+/* Move on to the next piece by address; {0} is the place before the first one. False: at the
+ * end. */
 bool ashlar__heap_next_piece(const ashlar_heap *heap, ashlar_heap_piece *piece);
 
 /* The block or gap that contains `offset`; NULL: it lies in no window. For messages. O(blocks). */
@@ -362,14 +309,261 @@ const ashlar_block *ashlar__heap_find(const ashlar_heap *heap, size_t offset);
 /* Whether memory is mapped at `offset`. O(windows). */
 bool ashlar__heap_is_mapped(const ashlar_heap *heap, size_t offset);
 
-/*
- * Let another device use all memory of the heap, now and later. Errors: ASHLAR_ENOTSUP (segments,
- * too many peers, no such peer), ASHLAR_EDRIVER, ASHLAR_ENOMEM; then the device may use no more
- * than before.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_allow_peer(ashlar_heap *heap, int ordinal);
-
 /* Check all invariants. Errors: ASHLAR_EFORMAT, naming the broken one. O(blocks + handles). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_check(const ashlar_heap *heap);
+
+/* ---- memory behind addresses: heap_map.c ---- */
+
+/*
+ * Give a zone a gap of at least `bytes` bytes, adding a window if necessary. A segment comes with
+ * memory, a window of virtual memory without.
+ *
+ * Errors: ASHLAR_ENOMEM (no addresses; segments: as ashlar__range_take_segment()), ASHLAR_EDRIVER,
+ * ASHLAR_EHOSTMEM; then nothing has changed.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_add_window(ashlar_heap *heap, ashlar_zone *zone,
+                                                        size_t bytes);
+
+/* A segment shared by equal blocks may leave at most 1/16 of itself unused. */
+enum { ASHLAR_WASTE_DIVISOR = 16 };
+
+/* Whether memory is short, and a gap is a whole segment of which blocks of `bytes` bytes would
+ * leave more than 1/ASHLAR_WASTE_DIVISOR unused: then exchanging the segment is better than cutting
+ * it. */
+static inline bool ashlar__heap_is_misfit(const ashlar_heap *heap, const ashlar_block *gap,
+                                          size_t bytes) {
+    return heap->range.segments != NULL && ashlar__heap_is_short(heap) && gap->prev == NULL &&
+           gap->next == NULL && gap->bytes % bytes > gap->bytes / ASHLAR_WASTE_DIVISOR;
+}
+
+/* Take a new segment for blocks of `bytes` bytes into the zone of the gap `misfit`. If the driver
+ * has no room for it, and the device is done with the gap, give the gap's segment back first.
+ * Errors: as ashlar__heap_add_window(); then the gap's segment may be gone. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_exchange(ashlar_heap *heap, ashlar_block *misfit,
+                                                      size_t bytes);
+
+/* Where in a gap a block could lie. */
+typedef struct ashlar_heap_place {
+    ashlar_block *gap;
+    size_t offset, bytes; /* [offset, offset + bytes) lies wholly in the gap */
+} ashlar_heap_place;
+
+/*
+ * Find the place, in the gaps of all zones, where a block for `state` takes the fewest handles that
+ * could serve elsewhere, whether or not memory is mapped there. Of equal places, one in the
+ * stream's own zone for such blocks is preferred, then one in its other zone, then one in the
+ * smallest gap. In another stream's zone the last use must be over. False: there is no such place.
+ * Cost: O(gaps + handles).
+ */
+bool ashlar__heap_find_place(const ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
+                             ashlar_heap_place *out);
+
+/* Where to get missing memory if the spare handles do not suffice: bits, tried in this order. */
+enum {
+    ASHLAR_MAY_CREATE = 1, /* take new handles */
+    ASHLAR_MAY_MOVE = 2,   /* take free handles of all zones that the device is done with; those
+                            * of ended streams first */
+};
+
+/*
+ * Map the memory that is missing behind a place; or behind the first `bytes` of a gap.
+ *
+ * Errors: ASHLAR_ENOMEM (beyond the limit, found before any driver call; refused by the device;
+ *         too little is free), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. No memory is lost then; some may
+ *         have become spare.
+ * Cost:   two driver calls for each handle, three if it is moved, and one for each run of handles.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_back_at(ashlar_heap *heap,
+                                                     const ashlar_heap_place *place, unsigned may);
+ASHLAR_MUST_CHECK static inline ashlar_status
+ashlar__heap_back(ashlar_heap *heap, ashlar_block *gap, size_t bytes, unsigned may) {
+    return ashlar__heap_back_at(heap, &(ashlar_heap_place){gap, gap->offset, bytes}, may);
+}
+
+/* The bytes of memory still to be mapped behind a place. */
+size_t ashlar__heap_missing_at(const ashlar_heap *heap, const ashlar_heap_place *place);
+
+/* Take memory from the driver until at least `bytes` bytes in total are taken. New memory becomes
+ * spare handles, or one segment in `zone`. Errors: as for ashlar__heap_back(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve(ashlar_heap *heap, ashlar_zone *zone,
+                                                     size_t bytes);
+
+/*
+ * Return free memory that the device is done with, in whole handles or segments, until at most
+ * `target_bytes` bytes are taken or nothing more can be returned.
+ *
+ * Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; memory returned before that stays returned.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_trim(ashlar_heap *heap, size_t target_bytes);
+
+/* Unmap up to `count` free handles that the device is done with, and keep them as spare ones. The
+ * place `kept` keeps its handles; it may be NULL. *moved: the number of handles unmapped. Errors:
+ * as ashlar__heap_trim(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_unmap_free(ashlar_heap *heap,
+                                                        const ashlar_heap_place *kept, size_t count,
+                                                        size_t *moved);
+
+/* How much of the memory taken from the driver can serve blocks of a handle's size once all queued
+ * work is over and the caches are empty: whole handles, or places in segments. Places serve one
+ * larger block only if they lie side by side. Requires that all caches are claimed. O(blocks). */
+size_t ashlar__heap_servable_bytes(const ashlar_heap *heap);
+
+/* Let another device use all memory of the heap, now and later. Errors: ASHLAR_ENOTSUP (segments,
+ * too many peers, no such peer), ASHLAR_EDRIVER, ASHLAR_ENOMEM; then the device may use no more
+ * than before. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_allow_peer(ashlar_heap *heap, int ordinal);
+
+/* ---- cross-stream blocks: cross_stream.c ---- */
+
+/*
+ * A block's owner is the stream in whose zone, or plan memory, the block lies. A block that only
+ * its owner uses returns to a gap when it is freed. Other streams use a block if it was marked by
+ * ashlar_record_stream(), freed on another stream or borrowed. Such a cross-stream block keeps,
+ * after its free, a stamp for each of these uses, and returns to a gap when all are past. An event
+ * is recorded behind each use, at the free or, if many small blocks share the event, later. A gap
+ * never has a stamp of another stream, so it merges with the gaps beside it at once.
+ *
+ * Each stream has a queue of the blocks that wait for it, in the order of their frees, which is the
+ * order in which its events complete. A block waits in the queue of its first use, then in that of
+ * the next one. So a free, a request or a query to the driver costs no more if there are many.
+ *
+ * Invariants (ashlar__cross_check):
+ *   cross_bytes == sum of the blocks in all queues
+ *   a block in the queue of a stream: not live, marked SHARED, uses->stream_state == that stream
+ *   cross_count of a stream == blocks in all queues whose owner it is
+ *   a stream whose queue is not empty is in the heap's list `awaited`
+ */
+
+/* The stream to which a block finally returns. */
+static inline ashlar_stream_state *ashlar__block_owner(const ashlar_block *block) {
+    return ashlar__block_is_of_slot(block) ? block->prev->stream_state : block->window->zone->owner;
+}
+
+/* Note that a live block is used by a stream other than the one that it was taken for, which may be
+ * its owner. _any_: by any stream, also by the one that it was taken for, for a free that does not
+ * stamp the owner's use. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__cross_add_use(ashlar_heap *heap, ashlar_block *block,
+                                                      ashlar_stream_state *state);
+ASHLAR_MUST_CHECK ashlar_status ashlar__cross_add_any_use(ashlar_heap *heap, ashlar_block *block,
+                                                          ashlar_stream_state *state);
+
+/* The use of a block by a stream, or NULL. */
+ashlar_use *ashlar__cross_find_use(const ashlar_block *block, const ashlar_stream_state *state);
+
+/* Forget all uses of a block that is in no queue; then the block is no longer SHARED. */
+void ashlar__cross_drop_uses(ashlar_heap *heap, ashlar_block *block);
+
+/*
+ * Free a used block. `state`: the stream of the free; all work on this stream that uses the block
+ * has been queued. If only its owner uses the block, it returns at once. Otherwise an event is
+ * recorded behind each use, at once or together with further blocks, and the block stays used until
+ * all uses are past. Cannot fail.
+ *
+ * _stamped_  the uses by streams other than `state` were stamped when they ended
+ * _covered_  with an event behind the free, if one can be recorded
+ * _own_      only its owner uses the block. The thread whose cache holds the stream needs no lock
+ *            for this, unless the heap is short of memory
+ */
+void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
+                                  ashlar_stream_state *state);
+void ashlar__release_stamped_locked(ashlar_heap *heap, ashlar_block *block,
+                                    ashlar_stream_state *state);
+void ashlar__release_covered_locked(ashlar_heap *heap, ashlar_block *block,
+                                    ashlar_stream_state *state);
+void ashlar__release_own_block(ashlar_heap *heap, ashlar_block *block);
+
+/* Return the blocks whose uses are known to be past. True: at least one returned. */
+bool ashlar__cross_settle(ashlar_heap *heap);
+
+/* Ask the driver about at most `count` of the streams that blocks wait for, and return the blocks
+ * whose uses are past. Errors: ASHLAR_EDRIVER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__cross_ask(ashlar_heap *heap, size_t count);
+
+/* Take a block of exactly `bytes` bytes that was freed on `state` and waits for no other stream, so
+ * that it can serve `state` again at once. NULL: none among the oldest few blocks fits. */
+ashlar_block *ashlar__cross_take_own(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes);
+
+/* Take a block out of its queue, without its uses: the caller has noted them elsewhere. O(blocks in
+ * the queue). */
+void ashlar__cross_take_out(ashlar_heap *heap, ashlar_block *block);
+
+/*
+ * Return one cross-stream block that `state` owns and that has at least `bytes` bytes, and let
+ * `state` wait in-stream for that block's uses. *found: whether there was such a block.
+ *
+ * prompt   only if each wait is for no work that was queued after the block was freed
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__cross_wait(ashlar_heap *heap, ashlar_stream_state *state,
+                                                   size_t bytes, bool prompt, bool *found);
+
+/* Return every block without a wait on the host: its owner waits in-stream for uses that are not
+ * known to be past. A block stays if its owner has ended, or if no event can be recorded
+ * now on the stream of its owner or of a use. Errors: ASHLAR_EDRIVER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__cross_return_all(ashlar_heap *heap);
+
+/* Have `state` wait in-stream for the uses of a block that is in no queue, and forget them.
+ * *is_joined false: no event can be recorded now on one of the streams; then nothing has changed.
+ * Errors: ASHLAR_EDRIVER, ASHLAR_EINVAL (`state` is captured); then the uses stay noted. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__cross_join(ashlar_heap *heap, ashlar_stream_state *state,
+                                                   ashlar_block *block, bool *is_joined);
+
+/* Try to have an event recorded behind each use of a block. */
+void ashlar__cross_try_cover(ashlar_heap *heap, const ashlar_block *block);
+
+/* Record events behind all uses that blocks wait for. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__cross_cover(ashlar_heap *heap);
+
+/* Make the blocks that wait for `from` wait instead for the work of `to` up to now. */
+void ashlar__cross_move_queue(ashlar_heap *heap, ashlar_stream_state *from,
+                              ashlar_stream_state *to);
+
+/* Check the invariants above. Errors: ASHLAR_EFORMAT, naming the broken one. O(their number). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__cross_check(const ashlar_heap *heap);
+
+/* ---- for the room's own files ---- */
+
+static inline bool ashlar__block_is_free(const ashlar_block *block) {
+    return block->state == ASHLAR_BLOCK_FREE;
+}
+
+/* The handles [first, end) of a window that a byte range touches, or that lie wholly in it. */
+typedef struct ashlar_handle_span {
+    size_t first, end;
+} ashlar_handle_span;
+
+static inline ashlar_handle_span ashlar__handles_touched(const ashlar_heap *heap,
+                                                         const ashlar_window *window, size_t offset,
+                                                         size_t bytes) {
+    const size_t from = offset - window->offset;
+    const unsigned shift = heap->range.handle_shift;
+    ASHLAR_CHECK2(bytes > 0 && from + bytes <= window->bytes);
+    return (ashlar_handle_span){from >> shift, ((from + bytes - 1) >> shift) + 1};
+}
+
+/* The handles that lie wholly in a gap; first == end if there are none. */
+static inline ashlar_handle_span ashlar__handles_inside(const ashlar_heap *heap,
+                                                        const ashlar_block *gap) {
+    const size_t from = gap->offset - gap->window->offset, size = heap->range.handle_bytes;
+    const size_t first = (from + size - 1) / size, end = (from + gap->bytes) / size;
+    return (ashlar_handle_span){first, end > first ? end : first};
+}
+
+/* How many handles of a span are not mapped. */
+static inline size_t ashlar__holes_in(const ashlar_window *window, ashlar_handle_span span) {
+    size_t count = 0;
+    for (size_t i = span.first; i < span.end; i++) {
+        count += !window->backing[i].is_mapped;
+    }
+    return count;
+}
+
+/* Add a new window, as one gap, to its zone and to the heap. Needs one spare node. */
+void ashlar__heap_link_window(ashlar_heap *heap, ashlar_window *window, ashlar_zone *zone);
+
+/* Give an empty window, which has no memory, to another zone. */
+void ashlar__window_move(ashlar_heap *heap, ashlar_window *window, ashlar_zone *to);
+
+/* Remove a window that is one gap, and free it. */
+void ashlar__heap_drop_window(ashlar_heap *heap, ashlar_window *window);
 
 #endif /* ASHLAR_HEAP_H */

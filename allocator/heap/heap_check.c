@@ -1,5 +1,6 @@
-/* heap_check.c - the walk that compares a heap with every invariant of heap.h and zone.h. */
-#include "allocator/heap/heap_impl.h"
+/* heap_check.c - the walk that compares a heap with every invariant of heap.h and
+ * stream_state.h. */
+#include "allocator/heap/heap.h"
 
 #include "allocator/base/error.h"
 
@@ -14,21 +15,15 @@ static ashlar_status broken_window(const ashlar_window *w, const char *what) {
 }
 
 static ashlar_status check_gap(const ashlar_heap *heap, const ashlar_block *gap) {
-    if (!ashlar__free_bins_has(&gap->window->zone->gaps, gap)) {
-        return broken(gap, "a gap, but not in its zone's bins");
-    }
-    if (gap->next != NULL && ashlar__block_is_free(gap->next)) {
-        return broken(gap, "not merged with the gap behind it");
-    }
-    if (gap->stream_state != NULL) {
-        return broken(gap, "a gap, but it has a stream");
-    }
-    if (gap->requested != 0) {
-        return broken(gap, "a gap, but bytes of it are asked for");
-    }
-    return gap->holes == ashlar__holes_in(gap->window, ashlar__handles_inside(heap, gap))
-               ? ASHLAR_OK
-               : broken(gap, "its holes are miscounted");
+    const size_t holes = ashlar__holes_in(gap->window, ashlar__handles_inside(heap, gap));
+    return !ashlar__free_bins_has(&gap->window->zone->gaps, gap)
+               ? broken(gap, "a gap, but not in its zone's bins")
+           : gap->next != NULL && ashlar__block_is_free(gap->next)
+               ? broken(gap, "not merged with the gap behind it")
+           : gap->stream_state != NULL ? broken(gap, "a gap, but it has a stream")
+           : gap->requested != 0       ? broken(gap, "a gap, but bytes of it are asked for")
+           : gap->holes != holes       ? broken(gap, "its holes are miscounted")
+                                       : ASHLAR_OK;
 }
 
 static ashlar_status check_used(const ashlar_heap *heap, const ashlar_block *block) {
@@ -77,10 +72,7 @@ static ashlar_status check_window(const ashlar_heap *heap, const ashlar_window *
         if (block->offset != offset || block->prev != prev || block->window != w) {
             return broken(block, "does not follow the block before it");
         }
-        const ashlar_status status = check_block(heap, block);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(check_block(heap, block));
         offset += block->bytes;
         prev = block;
     }
@@ -107,27 +99,22 @@ static size_t used_bytes_of(const ashlar_window *w) {
     return bytes;
 }
 
-/*
- * Check that each window is in its zone's list, that each zone with windows is in the heap's list,
- * and that used_bytes of each zone is right.
- */
+/* Check that each window is in its zone's list, that each zone with windows is in the heap's list,
+ * and that used_bytes of each zone is right. */
 static ashlar_status check_zones(const ashlar_heap *heap) {
     size_t count = 0;
     for (const ashlar_zone *zone = heap->zones; zone != NULL; zone = zone->next) {
         size_t used = 0;
-        if (zone->windows == NULL) {
-            return ashlar__fail(ASHLAR_EFORMAT, "heap check: a zone without windows is listed");
-        }
+        ASHLAR_FAIL_IF(zone->windows == NULL, ASHLAR_EFORMAT,
+                       "heap check: a zone without windows is listed");
         for (const ashlar_window *w = zone->windows; w != NULL; w = w->next, count++) {
             if (w->zone != zone) {
                 return broken_window(w, "in the list of another zone");
             }
             used += used_bytes_of(w);
         }
-        if (used != zone->used_bytes) {
-            return ashlar__fail(ASHLAR_EFORMAT, "heap check: %zu bytes of a zone used, counted %zu",
-                                used, zone->used_bytes);
-        }
+        ASHLAR_FAIL_IF(used != zone->used_bytes, ASHLAR_EFORMAT,
+                       "heap check: %zu bytes of a zone used, counted %zu", used, zone->used_bytes);
     }
     return count == heap->window_count
                ? ASHLAR_OK
@@ -143,21 +130,38 @@ ashlar_status ashlar__heap_check(const ashlar_heap *heap) {
         }
         end = w->offset + w->bytes;
         handles += w->mapped_count;
-        const ashlar_status status = check_window(heap, w);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(check_window(heap, w));
     }
-    if (!ashlar__range_is_sound(&heap->range)) {
-        return ashlar__fail(ASHLAR_EFORMAT, "heap check: the range contradicts itself");
-    }
-    if (count != heap->window_count) {
-        return ashlar__fail(ASHLAR_EFORMAT, "heap check: %zu windows, counted %zu", count,
-                            heap->window_count);
-    }
-    if (handles * heap->range.handle_bytes != heap->range.mapped_bytes) {
-        return ashlar__fail(ASHLAR_EFORMAT, "heap check: %zu bytes mapped, counted %zu",
-                            handles * heap->range.handle_bytes, heap->range.mapped_bytes);
-    }
+    ASHLAR_FAIL_IF(!ashlar__range_is_sound(&heap->range), ASHLAR_EFORMAT,
+                   "heap check: the range contradicts itself");
+    ASHLAR_FAIL_IF(count != heap->window_count, ASHLAR_EFORMAT,
+                   "heap check: %zu windows, counted %zu", count, heap->window_count);
+    ASHLAR_FAIL_IF(handles * heap->range.handle_bytes != heap->range.mapped_bytes, ASHLAR_EFORMAT,
+                   "heap check: %zu bytes mapped, counted %zu", handles * heap->range.handle_bytes,
+                   heap->range.mapped_bytes);
     return check_zones(heap);
+}
+
+ashlar_status ashlar__cross_check(const ashlar_heap *heap) {
+    size_t bytes = 0;
+    for (const ashlar_stream_state *user = heap->awaited; user != NULL; user = user->next_awaited) {
+        const ashlar_block *newest = NULL;
+        for (const ashlar_block *block = user->oldest_cross; block != NULL; block = block->older) {
+            ASHLAR_FAIL_IF(!user->is_awaited || !ashlar__block_is_shared(block) ||
+                               ashlar__block_live_bytes(block) != 0 || block->uses == NULL ||
+                               block->uses->stream_state != user,
+                           ASHLAR_EFORMAT,
+                           "cross-stream check: block at offset %zu is in the wrong queue",
+                           block->offset);
+            bytes += block->bytes;
+            newest = block;
+        }
+        ASHLAR_FAIL_IF(newest != user->newest_cross, ASHLAR_EFORMAT,
+                       "cross-stream check: a queue does not end where it says");
+    }
+    return bytes == heap->cross_bytes
+               ? ASHLAR_OK
+               : ashlar__fail(ASHLAR_EFORMAT,
+                              "cross-stream check: %zu bytes in queues, counted %zu", bytes,
+                              heap->cross_bytes);
 }

@@ -8,9 +8,8 @@ ashlar_status ashlar__page_map_init(ashlar_page_map *map, size_t range_bytes) {
     ASHLAR_CHECK2(range_bytes > 0);
     const size_t count = (range_bytes + ASHLAR_LEAF_BYTES - 1) / ASHLAR_LEAF_BYTES;
     ashlar_page_leaf *leaves = ashlar__host_calloc(count, sizeof *leaves);
-    if (leaves == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a page map of %zu entries", count);
-    }
+    ASHLAR_FAIL_IF(leaves == NULL, ASHLAR_EHOSTMEM, "no host memory for a page map of %zu entries",
+                   count);
     *map = (ashlar_page_map){.leaves = leaves, .leaf_count = count, .used_from = count};
     return ASHLAR_OK;
 }
@@ -39,9 +38,7 @@ void ashlar__page_map_finish(ashlar_page_map *map) {
 
 static ashlar_status add_leaf(ashlar_page_map *map, size_t idx) {
     ashlar_page_entry *leaf = ashlar__host_calloc(ASHLAR_LEAF_ENTRIES, sizeof *leaf);
-    if (leaf == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a leaf of the page map");
-    }
+    ASHLAR_FAIL_IF(leaf == NULL, ASHLAR_EHOSTMEM, "no host memory for a leaf of the page map");
     map->used_from = idx < map->used_from ? idx : map->used_from;
     map->used_to = idx >= map->used_to ? idx + 1 : map->used_to;
     ASHLAR_CHECK2(map->used_from <= idx && idx < map->used_to && map->used_to <= map->leaf_count);
@@ -54,10 +51,7 @@ static ashlar_status entry_at(ashlar_page_map *map, size_t offset, ashlar_page_e
     const size_t idx = offset / ASHLAR_LEAF_BYTES;
     ASHLAR_ASSERT(idx < map->leaf_count && offset % ASHLAR_BLOCK_ALIGN == 0);
     if (leaf_at(map, idx) == NULL) {
-        const ashlar_status status = add_leaf(map, idx);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(add_leaf(map, idx));
     }
     *out = leaf_at(map, idx) + ashlar__page_idx(offset);
     return ASHLAR_OK;
@@ -68,9 +62,7 @@ static ashlar_status add_table(ashlar_page_entry *at) {
     const uintptr_t entry = atomic_load_explicit(at, memory_order_relaxed);
     ASHLAR_CHECK2(!is_table(entry));
     ashlar_page_entry *table = ashlar__host_calloc(ASHLAR_TABLE_ENTRIES, sizeof *table);
-    if (table == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a table of the page map");
-    }
+    ASHLAR_FAIL_IF(table == NULL, ASHLAR_EHOSTMEM, "no host memory for a table of the page map");
     if (entry != 0) {
         const ashlar_block *block = (const ashlar_block *)entry;
         atomic_store_explicit(&table[ashlar__table_idx(block->offset)], entry,
@@ -83,10 +75,7 @@ static ashlar_status add_table(ashlar_page_entry *at) {
 
 ashlar_status ashlar__page_map_reserve(ashlar_page_map *map, size_t offset) {
     ashlar_page_entry *at = NULL;
-    const ashlar_status status = entry_at(map, offset, &at);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(entry_at(map, offset, &at));
     const uintptr_t entry = atomic_load_explicit(at, memory_order_relaxed);
     const bool has_room =
         entry == 0 || is_table(entry) || ((const ashlar_block *)entry)->offset == offset;
@@ -95,10 +84,7 @@ ashlar_status ashlar__page_map_reserve(ashlar_page_map *map, size_t offset) {
 
 ashlar_status ashlar__page_map_reserve_page(ashlar_page_map *map, size_t offset) {
     ashlar_page_entry *at = NULL;
-    const ashlar_status status = entry_at(map, offset, &at);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(entry_at(map, offset, &at));
     return is_table(atomic_load_explicit(at, memory_order_relaxed)) ? ASHLAR_OK : add_table(at);
 }
 

@@ -24,7 +24,6 @@
 
 #include "allocator/heap/block.h"
 #include "allocator/base/check_level.h"
-#include "allocator/heap/size_class.h"
 
 #define ASHLAR_LEAF_BYTES ((size_t)32 << 20) /* of the range, covered by one leaf */
 #define ASHLAR_PAGE_BYTES ((size_t)64 << 10) /* of the range, covered by one entry of a leaf */
@@ -61,10 +60,8 @@ void ashlar__page_map_finish(ashlar_page_map *map);
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__page_map_reserve(ashlar_page_map *map, size_t offset);
 
-/*
- * Whether there is a leaf for `offset`. If so, making room changes only the page, and needs no lock
- * unless another thread makes room in the same page.
- */
+/* Whether there is a leaf for `offset`. If so, making room changes only the page, and needs no lock
+ * unless another thread makes room in the same page. */
 static inline bool ashlar__page_map_has_leaf(const ashlar_page_map *map, size_t offset) {
     return atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_relaxed) !=
            NULL;
@@ -85,11 +82,9 @@ static inline size_t ashlar__table_idx(size_t offset) {
     return offset % ASHLAR_PAGE_BYTES / ASHLAR_BLOCK_ALIGN;
 }
 
-/*
- * The entry for a block that is to start at `offset`: one of the page's table or, if the page has
+/* The entry for a block that is to start at `offset`: one of the page's table or, if the page has
  * no table and no block starts in it, the page's own entry. NULL: there is no room yet, or a block
- * starts at `offset` now. O(1).
- */
+ * starts at `offset` now. O(1). */
 static inline ashlar_page_entry *ashlar__page_map_room(const ashlar_page_map *map, size_t offset) {
     ashlar_page_entry *leaf =
         atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_relaxed);
@@ -119,9 +114,8 @@ static inline void ashlar__page_map_set(ashlar_page_map *map, size_t offset, ash
     atomic_store_explicit(at, (uintptr_t)block, memory_order_release);
 }
 
-/*
- * The block that starts at `offset`, which may be any offset in the range; NULL: none does. O(1).
- */
+/* The block that starts at `offset`, which may be any offset in the range; NULL: none does.
+ * O(1). */
 static inline ashlar_block *ashlar__page_map_get(const ashlar_page_map *map, size_t offset) {
     ASHLAR_CHECK2(offset / ASHLAR_LEAF_BYTES < map->leaf_count);
     /* Acquire: the caller sees what was written to the block before ashlar__page_map_set(). */

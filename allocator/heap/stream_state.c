@@ -22,20 +22,9 @@ bool ashlar__stream_state_is_sound(const ashlar_stream_state *state) {
            (!state->is_lost || state->is_gone);
 }
 
-/*
- * Every driver call here runs in the device's context. Entering and leaving the context counts for
- * the process but not for the allocator, since it does no work in the driver.
- */
-static ashlar_status refuse(const ashlar_driver_client *client, const char *what,
-                            cu_result result) {
-    return ashlar__driver_error(client->device->driver, what, result);
-}
-
-/*
- * The stream on which to record an event that comes after the state's work. This thread has no
+/* The stream on which to record an event that comes after the state's work. This thread has no
  * handle of another thread's default stream. But such a stream is a blocking one, and an event on
- * the legacy default stream (NULL) comes after the work of all blocking streams.
- */
+ * the legacy default stream (NULL) comes after the work of all blocking streams. */
 static ashlar_stream recordable(const ashlar_stream_state *state) {
     return ashlar__stream_state_is_others(state) ? NULL : state->stream;
 }
@@ -66,7 +55,7 @@ static ashlar_status is_captured(ashlar_driver_client *client, ashlar_stream str
     const cu_result result = ASHLAR_CALL(client, stream_is_capturing, (stream, &capture));
     *out = result == CU_STREAM_CAPTURE_IMPLICIT ||
            (result == CU_SUCCESS && capture != CU_CAPTURE_NONE);
-    return *out || result == CU_SUCCESS ? ASHLAR_OK : refuse(client, "cuStreamIsCapturing", result);
+    return *out ? ASHLAR_OK : ashlar__client_status(client, "cuStreamIsCapturing", result);
 }
 
 /* Recording or waiting on a stream under capture would invalidate the capture. */
@@ -79,17 +68,22 @@ ashlar_status ashlar__stream_refuse_captured(ashlar_driver_client *client, ashla
                   : status;
 }
 
-/* Whoever touches the legacy stream holds captures off meanwhile. */
-static void hold(const ashlar_stream_state *state, const ashlar_driver_client *client) {
+/* Enter and leave the device's context, in which every driver call here runs. It counts for the
+ * process but not for the allocator, since it does no work in the driver. Whoever touches the
+ * legacy stream holds captures off meanwhile. */
+static ashlar_status enter(const ashlar_stream_state *state, const ashlar_driver_client *client) {
+    ASHLAR_TRY(ashlar__device_enter(client->device));
     if (recordable(state) == NULL) {
         ashlar__driver_hold_captures(client->device->driver);
     }
+    return ASHLAR_OK;
 }
 
-static void let_go(const ashlar_stream_state *state, const ashlar_driver_client *client) {
+static void leave(const ashlar_stream_state *state, const ashlar_driver_client *client) {
     if (recordable(state) == NULL) {
         ashlar__driver_release_captures(client->device->driver);
     }
+    ashlar__device_leave(client->device);
 }
 
 /* ---- events ---- */
@@ -146,8 +140,8 @@ static ashlar_status query(ashlar_stream_state *state, ashlar_driver_client *cli
             complete(state, state->events[0].number);
         }
     }
-    return result == CU_SUCCESS || result == CU_NOT_READY ? ASHLAR_OK
-                                                          : refuse(client, "cuEventQuery", result);
+    return result == CU_NOT_READY ? ASHLAR_OK
+                                  : ashlar__client_status(client, "cuEventQuery", result);
 }
 
 /* Have an event spare, unless as many as allowed are pending. Query the pending ones before
@@ -160,28 +154,22 @@ static ashlar_status find_spare(ashlar_stream_state *state, ashlar_driver_client
         return ASHLAR_OK;
     }
     cu_event event = NULL;
-    const cu_result result = ASHLAR_CALL(client, event_create, (&event, CU_EVENT_NO_TIMING));
-    if (result != CU_SUCCESS) {
-        return refuse(client, "cuEventCreate", result);
-    }
+    ASHLAR_TRY(ashlar__client_status(
+        client, "cuEventCreate", ASHLAR_CALL(client, event_create, (&event, CU_EVENT_NO_TIMING))));
     state->events[state->event_count++] = (ashlar_numbered_event){.event = event};
     return ASHLAR_OK;
 }
 
 static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *client,
                             ashlar_stream stream, uint64_t *recorded) {
-    const ashlar_status status = find_spare(state, client);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(find_spare(state, client));
     /* If no event is spare, record the newest recording's event again. Never reuse the oldest one:
      * that would delay what completes first. */
     const bool is_full = state->pending_count == ASHLAR_EVENTS_MAX;
     const size_t idx = is_full ? ASHLAR_EVENTS_MAX - 1 : state->pending_count;
-    const cu_result result = ASHLAR_CALL(client, event_record, (state->events[idx].event, stream));
-    if (result != CU_SUCCESS) {
-        return refuse(client, "cuEventRecord", result);
-    }
+    ASHLAR_TRY(ashlar__client_status(
+        client, "cuEventRecord",
+        ASHLAR_CALL(client, event_record, (state->events[idx].event, stream))));
     state->events[idx].number = ++state->recorded;
     state->events[idx].is_late = client->is_wanting;
     /* Streams that the legacy one waits for may be busy still where an event beside it is over. */
@@ -195,19 +183,16 @@ static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *cl
     return ASHLAR_OK;
 }
 
-/*
- * A stream of our own that is ordered with the legacy default stream and is never captured. While
+/* A stream of our own that is ordered with the legacy default stream and is never captured. While
  * another stream is captured, nothing may be recorded on the legacy stream; but an event on this
- * one comes after all work that the legacy stream has got so far.
- */
+ * one comes after all work that the legacy stream has got so far. */
 static ashlar_status beside_legacy(ashlar_driver_client *client, ashlar_stream *out) {
     if (client->beside_legacy == NULL) {
-        const cu_result result =
-            ASHLAR_CALL(client, stream_create, (&client->beside_legacy, 0 /* blocking */));
-        if (result != CU_SUCCESS) {
-            client->beside_legacy = NULL;
-            return refuse(client, "cuStreamCreate", result);
-        }
+        ashlar_stream made = NULL;
+        ASHLAR_TRY(
+            ashlar__client_status(client, "cuStreamCreate",
+                                  ASHLAR_CALL(client, stream_create, (&made, CU_STREAM_BLOCKING))));
+        client->beside_legacy = made;
     }
     *out = client->beside_legacy;
     return ASHLAR_OK;
@@ -220,10 +205,7 @@ static ashlar_status find_recordable(const ashlar_stream_state *state, ashlar_dr
     const bool may_go_beside = state->stream == NULL;
     *out = recordable(state);
     *is_refused = may_go_beside && is_capture_on(client);
-    ashlar_status status = ASHLAR_OK;
-    if (!*is_refused) {
-        status = is_captured(client, *out, is_refused);
-    }
+    ashlar_status status = *is_refused ? ASHLAR_OK : is_captured(client, *out, is_refused);
     if (status == ASHLAR_OK && *is_refused && may_go_beside) {
         status = beside_legacy(client, out);
         *is_refused = status != ASHLAR_OK;
@@ -233,10 +215,8 @@ static ashlar_status find_recordable(const ashlar_stream_state *state, ashlar_dr
 
 /* ---- for the allocator ---- */
 
-/*
- * Captures belong to the process, and other threads begin and end them meanwhile. So whether an
- * event can be recorded is decided here, once, at the moment of recording.
- */
+/* Captures belong to the process, and other threads begin and end them meanwhile. So whether an
+ * event can be recorded is decided here, once, at the moment of recording. */
 ashlar_status ashlar__stream_state_try_cover(ashlar_stream_state *state,
                                              ashlar_driver_client *client, uint64_t tick,
                                              uint64_t *recorded, bool *is_covered) {
@@ -247,14 +227,12 @@ ashlar_status ashlar__stream_state_try_cover(ashlar_stream_state *state,
     }
     ASHLAR_ASSERT(!state->is_gone);
     ashlar_stream stream = NULL;
-    ASHLAR_TRY(ashlar__device_enter(client->device));
-    hold(state, client);
+    ASHLAR_TRY(enter(state, client));
     ashlar_status status = find_recordable(state, client, &stream, &is_refused);
     if (status == ASHLAR_OK && !is_refused) {
         status = record(state, client, stream, recorded);
     }
-    let_go(state, client);
-    ashlar__device_leave(client->device);
+    leave(state, client);
     *is_covered = status == ASHLAR_OK && !is_refused;
     ASHLAR_CHECK2(!*is_covered || state->recorded > tick);
     return status;
@@ -281,11 +259,9 @@ ashlar_status ashlar__stream_state_query(ashlar_stream_state *state, ashlar_driv
     if (state->pending_count == 0) {
         return ASHLAR_OK;
     }
-    ashlar_status status = ashlar__device_enter(client->device);
-    if (status == ASHLAR_OK) {
-        status = query(state, client);
-        ashlar__device_leave(client->device);
-    }
+    ASHLAR_TRY(ashlar__device_enter(client->device));
+    const ashlar_status status = query(state, client);
+    ashlar__device_leave(client->device);
     return status;
 }
 
@@ -295,9 +271,8 @@ ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state, ashlar_driver
     if (ashlar__stream_state_is_past(state, tick)) {
         return ASHLAR_OK;
     }
-    const ashlar_status status =
-        ashlar__stream_state_try_cover(state, client, tick, recorded, &unused);
-    return status == ASHLAR_OK ? ashlar__stream_state_query(state, client) : status;
+    ASHLAR_TRY(ashlar__stream_state_try_cover(state, client, tick, recorded, &unused));
+    return ashlar__stream_state_query(state, client);
 }
 
 /* Inside the device's context. An idle stream proves as much as an event that has completed. */
@@ -318,7 +293,8 @@ static ashlar_status query_stream(ashlar_stream_state *state, ashlar_driver_clie
         state->completed = ++state->recorded;
         ASHLAR_CHECK2(ashlar__stream_state_is_sound(state));
     }
-    return *is_idle || result == CU_NOT_READY ? ASHLAR_OK : refuse(client, "cuStreamQuery", result);
+    return result == CU_NOT_READY ? ASHLAR_OK
+                                  : ashlar__client_status(client, "cuStreamQuery", result);
 }
 
 ashlar_status ashlar__stream_state_ask_idle(ashlar_stream_state *state,
@@ -328,14 +304,10 @@ ashlar_status ashlar__stream_state_ask_idle(ashlar_stream_state *state,
         !ashlar__stream_state_is_silent(state, client) &&
         !ashlar__stream_state_is_closed(state, client) &&
         !(state->stream == NULL && is_capture_on(client))) {
-        ASHLAR_TRY(ashlar__device_enter(client->device));
-        hold(state, client);
+        ASHLAR_TRY(enter(state, client));
         const ashlar_status status = query_stream(state, client, &is_idle);
-        let_go(state, client);
-        ashlar__device_leave(client->device);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        leave(state, client);
+        ASHLAR_TRY(status);
     }
     return is_idle ? ASHLAR_OK
                    : ashlar__stream_state_ask(state, client, state->last_tick, recorded);
@@ -365,17 +337,13 @@ ashlar_status ashlar__stream_state_cover_frees(ashlar_stream_state *state,
         }
         return ASHLAR_OK;
     }
-    if (state->is_lost || ashlar__stream_state_is_silent(state, client)) {
-        return ashlar__fail(ASHLAR_EDRIVER, "no event follows the work of a stream that has ended");
-    }
-    if (is_capture_on(client) || ashlar__stream_state_is_closed(state, client)) {
-        return ashlar__fail(ASHLAR_EINVAL, "a stream is being captured");
-    }
-    ASHLAR_TRY(ashlar__device_enter(client->device));
-    hold(state, client);
+    ASHLAR_FAIL_IF(state->is_lost || ashlar__stream_state_is_silent(state, client), ASHLAR_EDRIVER,
+                   "no event follows the work of a stream that has ended");
+    ASHLAR_FAIL_IF(is_capture_on(client) || ashlar__stream_state_is_closed(state, client),
+                   ASHLAR_EINVAL, "a stream is being captured");
+    ASHLAR_TRY(enter(state, client));
     const ashlar_status status = cover_frees(state, client, recorded);
-    let_go(state, client);
-    ashlar__device_leave(client->device);
+    leave(state, client);
     return status;
 }
 
@@ -385,32 +353,23 @@ ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_dr
     if (awaited == NULL) {
         return ASHLAR_OK;
     }
-    ashlar_status status = ashlar__device_enter(client->device);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = ashlar__stream_refuse_captured(client, waiter);
-    cu_result result = CU_SUCCESS;
-    if (status == ASHLAR_OK) {
-        result = ASHLAR_CALL(client, stream_wait_event, (waiter, awaited->event, 0));
-    }
+    ASHLAR_TRY(ashlar__device_enter(client->device));
+    ashlar_status status = ashlar__stream_refuse_captured(client, waiter);
+    ASHLAR_THEN(status, ashlar__client_status(
+                            client, "cuStreamWaitEvent",
+                            ASHLAR_CALL(client, stream_wait_event, (waiter, awaited->event, 0))));
     ashlar__device_leave(client->device);
-    return result == CU_SUCCESS ? status : refuse(client, "cuStreamWaitEvent", result);
+    return status;
 }
 
-/*
- * While the lock is dropped, another thread may record an event again. Then the event follows more
- * work of the same stream, so waiting for it still proves enough.
- */
+/* While the lock is dropped, another thread may record an event again. Then the event follows more
+ * work of the same stream, so waiting for it still proves enough. */
 ashlar_status ashlar__stream_states_wait(ashlar_stream_state *const *states, size_t count,
                                          ashlar_driver_client *client, ashlar_lock *lock) {
     cu_event events[ASHLAR_AWAITED_MAX];
     ASHLAR_CHECK2(count > 0 && count <= ASHLAR_AWAITED_MAX);
     const uint64_t first = states[0]->pending_count > 0 ? states[0]->events[0].number : 0;
-    ashlar_status status = ashlar__device_enter(client->device);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__device_enter(client->device));
     for (size_t i = 0; i < count; i++) {
         ASHLAR_ASSERT(states[i]->pending_count > 0);
         events[i] = states[i]->events[0].event;
@@ -424,9 +383,8 @@ ashlar_status ashlar__stream_states_wait(ashlar_stream_state *const *states, siz
         ASHLAR_CHECK2(states[i]->waiter_count > 0);
         states[i]->waiter_count--;
     }
-    if (result != CU_SUCCESS) {
-        status = refuse(client, "cuEventSynchronize", result);
-    } else if (count == 1) {
+    ashlar_status status = ashlar__client_status(client, "cuEventSynchronize", result);
+    if (status == ASHLAR_OK && count == 1) {
         complete(states[0], first); /* a later recording may be known to be complete by now */
     }
     for (size_t i = 0; count > 1 && i < count && status == ASHLAR_OK; i++) {

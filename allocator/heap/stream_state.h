@@ -1,6 +1,120 @@
 /*
- * stream_state.h - what the allocator knows about the order of work on one stream (internal).
+ * stream_state.h - what the allocator knows about one stream: its zones, the windows of addresses
+ * that its blocks are cut from, and the order of its work (internal).
+ */
+#ifndef ASHLAR_STREAM_STATE_H
+#define ASHLAR_STREAM_STATE_H
+
+#include "allocator/base/threads.h"
+#include "allocator/device/device_impl.h"
+#include "allocator/heap/block.h"
+#include "allocator/trace/trace.h"
+
+typedef struct ashlar_zone ashlar_zone;
+typedef struct ashlar_cache ashlar_cache;
+
+/* ---- the driver ---- */
+
+/* One allocator's access to the driver, which counts the allocator's calls. */
+typedef struct ashlar_driver_client {
+    ashlar_device *device; /* const */
+    ashlar_trace *trace;   /* const; records what is mapped and unmapped; NULL: no trace is kept */
+    uint64_t calls;        /* Lock: the allocator's, for this and the fields below */
+    cu_stream beside_legacy; /* NULL before it is needed; see stream_state.c */
+    bool watches_streams;    /* streams may end unannounced: the driver sees a handle only in calls
+                                that name it */
+    bool has_stream_ids;     /* the driver can tell streams apart that had the same handle */
+    bool records_at_calls;   /* each call that names a watched stream records an event on it */
+    bool is_wanting;         /* a request looks for memory: events recorded now are late */
+    uint64_t free_count;     /* deferred frees so far (deferred_free.c) */
+} ashlar_driver_client;
+
+/* Make and count one driver call. */
+#define ASHLAR_CALL(client, field, args) \
+    ((client)->calls++, ASHLAR_DRIVER_CALL((client)->device->driver, field, args))
+
+/* The status of a call's result; `what` is CUDA's name of the call. */
+static inline ashlar_status ashlar__client_status(const ashlar_driver_client *client,
+                                                  const char *what, cu_result result) {
+    return ashlar__driver_status(client->device->driver, what, result);
+}
+
+/* ---- zones ---- */
+
+/*
+ * Each stream has two zones, one for blocks that have a size class and one for larger blocks, so
+ * that a small block never keeps the memory around a large one. A zone takes windows of addresses
+ * as it needs them. Blocks cover all of a window: used blocks, and FREE ones, called gaps, whether
+ * or not memory is mapped behind them. A block's place depends on the gaps alone, never on what is
+ * mapped. So a program that repeats itself gets the same addresses each time, and needs no more
+ * memory the second time than the first.
  *
+ * That is exact for a step on one stream, with nothing live before it, while the device is done
+ * with freed memory when it is wanted elsewhere; else a request takes any gap that has memory
+ * rather than wait on the host (tests/allocator/step/test_repeated.c measures what that costs).
+ *
+ * Memory is mapped behind a window in handles; a segment always has all of its memory. A handle is
+ * free if it lies wholly in a gap. Its memory can then be unmapped, and mapped in another window,
+ * as soon as the device is done with it:
+ *
+ *     is_past(handle) == (owner->completed >= handle.covered_by)
+ */
+
+/* The memory behind the part of a window that one handle maps. */
+typedef struct ashlar_backing {
+    cu_mem_handle handle; /* 0 in a segment */
+    uint64_t is_mapped : 1;
+    uint64_t covered_by : 63; /* the number of the zone owner's recording that comes behind the last
+                               * use; 0: not used since it was mapped */
+} ashlar_backing;
+
+/*
+ * Whoever may touch the zone may write `first` and `last`, and covered_by of memory that it frees.
+ * All other fields that are not const change under the lock, while nobody else may touch the zone.
+ *
+ * Invariants (ashlar__heap_check):
+ *   first->offset == offset,  last->offset + last->bytes == offset + bytes
+ *   block->next->offset == block->offset + block->bytes,  block->next->prev == block
+ *   block->window == this,  two gaps are never neighbours
+ *   a used block lies in mapped memory;  a gap's holes == handles in it that are not mapped
+ *   mapped_count == handles that are mapped,  of each: covered_by <= zone->owner->last_tick + 1
+ */
+struct ashlar_window {
+    ashlar_window *next;  /* next in the zone */
+    ashlar_window *above; /* next in the heap, in address order */
+    ashlar_zone *zone;
+    size_t offset; /* const; a multiple of the handle's bytes, except for segments */
+    size_t bytes;  /* const; a multiple of the handle's bytes */
+    ashlar_block *first, *last;
+    size_t mapped_count;
+    ashlar_backing backing[]; /* [bytes / handle_bytes] */
+};
+
+enum {
+    ASHLAR_ZONE_SMALL, /* blocks up to ASHLAR_SC_MAX_BYTES */
+    ASHLAR_ZONE_LARGE,
+    ASHLAR_ZONE_COUNT
+};
+
+/* Unused block nodes, linked by `next`. */
+typedef struct ashlar_node_pool {
+    ashlar_block *first;
+    size_t count;
+} ashlar_node_pool;
+
+/* allocator/core/core.h says who may touch a zone. The lock guards the links `next`. */
+struct ashlar_zone {
+    ashlar_free_bins gaps;
+    ashlar_node_pool nodes;     /* for the next blocks to be cut here */
+    size_t used_bytes;          /* sum of the used blocks in the windows */
+    ashlar_window *windows;     /* newest first */
+    ashlar_stream_state *owner; /* const; the stream state that contains this zone */
+    ashlar_zone *next;          /* in the heap's list of zones that have windows */
+};
+
+/* ---- the order of work on a stream ---- */
+
+/*
  * Events are recorded on a stream only when another stream wants a block that was last used here.
  * Recordings are numbered 1, 2, 3 ... A use is stamped with a tick, the number of recordings made
  * before it ended. Recording n then comes after the use, in stream order, exactly if n > tick:
@@ -13,34 +127,15 @@
  *
  * Deferred frees (deferred_free.c) are numbered over all streams. Each recording notes the newest
  * of them: once it has completed, all work submitted here before that free is over.
- *
- * Invariants (ashlar__stream_state_is_sound):
- *   completed <= recorded                     what has completed was recorded
- *   last_tick <= recorded                     no stamp is ahead of the recordings
- *   pending_count <= event_count <= ASHLAR_EVENTS_MAX
- *   pending_count == 0  <=>  completed == recorded
- *   completed < events[0].number < ... < events[pending_count - 1].number == recorded
- *   is_gone && !is_lost  =>  last_tick < recorded   the last recording came after every use
- *   is_lost  =>  is_gone
- *   all memory in its zones has covered_by <= last_tick + 1
  */
-#ifndef ASHLAR_STREAM_STATE_H
-#define ASHLAR_STREAM_STATE_H
-
-#include "allocator/base/lock.h"
-#include "allocator/heap/zone.h"
-#include "allocator/heap/range.h"
-#include "allocator/base/threads.h"
 
 /* Stands for no stream: a handle that no driver gives. */
 #define ASHLAR_NO_STREAM ((ashlar_stream)UINTPTR_MAX)
 
-/*
- * The most recordings of one stream that may be pending at a time: about as many as the large frees
+/* The most recordings of one stream that may be pending at a time: about as many as the large frees
  * of two steps on a full device. With fewer, the last event would follow much work that nobody
  * waits for. Once FEW are pending, the oldest is queried first: if the device keeps up, a stream
- * needs no more events.
- */
+ * needs no more events. */
 enum { ASHLAR_EVENTS_FEW = 16, ASHLAR_EVENTS_MAX = 128 };
 
 /* Streams are found by their handles, in one list for each bucket of a hash table. */
@@ -51,8 +146,6 @@ static inline size_t ashlar__stream_bucket(ashlar_stream stream) {
     return (size_t)(mixed >> 56);
 }
 _Static_assert(ASHLAR_STREAM_BUCKETS == 256, "a bucket's number is 8 bits");
-
-typedef struct ashlar_cache ashlar_cache;
 
 typedef struct ashlar_numbered_event {
     uint64_t number;      /* of the event's recording; unused while the event is spare */
@@ -74,7 +167,19 @@ typedef struct ashlar_use_batch {
     size_t count, bytes;
 } ashlar_use_batch;
 
-/* Lock: the allocator's guards every field except those marked const. */
+/*
+ * Lock: the allocator's guards every field except those marked const.
+ *
+ * Invariants (ashlar__stream_state_is_sound):
+ *   completed <= recorded                     what has completed was recorded
+ *   last_tick <= recorded                     no stamp is ahead of the recordings
+ *   pending_count <= event_count <= ASHLAR_EVENTS_MAX
+ *   pending_count == 0  <=>  completed == recorded
+ *   completed < events[0].number < ... < events[pending_count - 1].number == recorded
+ *   is_gone && !is_lost  =>  last_tick < recorded   the last recording came after every use
+ *   is_lost  =>  is_gone
+ *   all memory in its zones has covered_by <= last_tick + 1
+ */
 struct ashlar_stream_state {
     ashlar_stream_state *next;           /* next in the allocator's list of streams */
     ashlar_stream_state *next_in_bucket; /* the next in the same bucket of the hash table */
@@ -95,10 +200,8 @@ struct ashlar_stream_state {
     bool has_id;         /* `id` is known */
     uint64_t id;         /* the driver's, if streams are watched; unique */
     size_t caller_count; /* calls under way that name it and so prove it alive; if watched */
-    /*
-     * The thread's cache that holds the zones, last_used, last_tick, has_freed and stamp_count;
-     * NULL: these are under the lock, like all other fields. See hold.c.
-     */
+    /* The thread's cache that holds the zones, last_used, last_tick, has_freed and stamp_count;
+     * NULL: these are under the lock, like all other fields. See hold.c. */
     _Atomic(ashlar_cache *) holder;
     unsigned handovers;               /* how often the stream passed from one holder to another */
     _Atomic(ashlar_block *) returned; /* blocks freed by other threads than the holder's, linked
@@ -106,15 +209,15 @@ struct ashlar_stream_state {
     size_t waiter_count;              /* threads that dropped the lock to wait for an event */
     bool is_referenced;               /* used only while looking for states that may be freed */
     ashlar_zone zones[ASHLAR_ZONE_COUNT]; /* its addresses, and the memory that it used last */
-    ashlar_block *oldest_away; /* blocks that wait for this stream, linked by `older`: away.h */
-    ashlar_block *newest_away;
+    ashlar_block *oldest_cross;           /* blocks that wait for this stream, linked by `older` */
+    ashlar_block *newest_cross;
     ashlar_use_batch batch;            /* the blocks freed at the newest tick */
     ashlar_stream_state *next_awaited; /* next in the heap's list of streams that blocks wait for */
     bool is_awaited;                   /* is in that list */
     bool was_planned;                  /* plan memory lay in its zones: a step searches them both */
     size_t beside_bytes;               /* mapped for steps while plan memory was idle; see
                                         * ashlar__rung_leave_plan() */
-    size_t away_count;                 /* blocks that are away and will come home here */
+    size_t cross_count;                /* cross-stream blocks that it owns */
     uint64_t last_used;                /* the heap's use_clock at the newest request, or free under
                                         * the lock */
     bool has_freed;                    /* last_tick has been stamped on something */
@@ -144,22 +247,18 @@ static inline bool ashlar__stream_state_is_quiet(const ashlar_stream_state *stat
     return !state->has_freed || ashlar__stream_state_is_past(state, state->last_tick);
 }
 
-/*
- * The tick of a use that ends now. The use is over once an event with a higher number, in the
+/* The tick of a use that ends now. The use is over once an event with a higher number, in the
  * stream's order of recordings, has completed: so the tick is the number of the newest recording.
  * On a stream that is gone, the last recording followed all its work, so the tick is one less. A
- * stream that was lost has no recording behind its work, and its uses never count as over.
- */
+ * stream that was lost has no recording behind its work, and its uses never count as over. */
 static inline uint64_t ashlar__stream_state_stamp(const ashlar_stream_state *state) {
     const bool is_covered = state->is_gone && !state->is_lost;
     ASHLAR_CHECK2(!is_covered || state->recorded > 0);
     return is_covered ? state->recorded - 1 : state->recorded;
 }
 
-/*
- * Note a use that ends now. Returns the number of the stream's next recording, which will follow
- * all work queued so far.
- */
+/* Note a use that ends now. Returns the number of the stream's next recording, which will follow
+ * all work queued so far. */
 static inline uint64_t ashlar__stream_state_next(ashlar_stream_state *state) {
     state->last_tick = ashlar__stream_state_stamp(state);
     state->has_freed = true;
@@ -177,17 +276,13 @@ static inline uint64_t ashlar__stream_state_next(ashlar_stream_state *state) {
 bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
                                     const ashlar_driver_client *client);
 
-/*
- * Whether the stream can be made to wait for an event: it has not ended, the calling thread can
- * name it, and it is not captured; nor is it the legacy default stream during a capture.
- */
+/* Whether the stream can be made to wait for an event: it has not ended, the calling thread can
+ * name it, and it is not captured; nor is it the legacy default stream during a capture. */
 bool ashlar__stream_state_can_wait(const ashlar_stream_state *state,
                                    const ashlar_driver_client *client);
 
-/*
- * Whether the wait for a use stamped `tick` is for no work that was queued after memory was freed:
- * the use is over, or the oldest recording behind it is not late.
- */
+/* Whether the wait for a use stamped `tick` is for no work that was queued after memory was freed:
+ * the use is over, or the oldest recording behind it is not late. */
 bool ashlar__stream_state_is_prompt(const ashlar_stream_state *state, uint64_t tick);
 
 /* Whether the program made the stream, and so can end it. Default streams live as long as their
@@ -196,10 +291,8 @@ static inline bool ashlar__stream_can_end(ashlar_stream stream) {
     return (uintptr_t)stream > CU_STREAM_PER_THREAD;
 }
 
-/*
- * Whether the driver must not see the stream's handle, because the stream may have been destroyed
- * unannounced: streams are watched, and no call under way names this one.
- */
+/* Whether the driver must not see the stream's handle, because the stream may have been destroyed
+ * unannounced: streams are watched, and no call under way names this one. */
 static inline bool ashlar__stream_state_is_silent(const ashlar_stream_state *state,
                                                   const ashlar_driver_client *client) {
     return client->watches_streams && (state->caller_count == 0 || state->is_replaced) &&
@@ -257,45 +350,35 @@ static inline bool ashlar__stream_state_covers_free(const ashlar_stream_state *s
             state->events[state->pending_count - 1].free_number >= number);
 }
 
-/*
- * See to it that some recording follows all work submitted before the newest deferred free, unless
+/* See to it that some recording follows all work submitted before the newest deferred free, unless
  * that work is known to be over, or the stream is found idle. Errors: ASHLAR_EINVAL (not during a
- * capture), ASHLAR_EDRIVER.
- */
+ * capture), ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_cover_frees(ashlar_stream_state *state,
                                                                  ashlar_driver_client *client,
                                                                  uint64_t *recorded);
 
-/*
- * Query, without waiting, which recordings have completed, from the oldest pending one up to the
- * first that has not. Allowed during captures, too: the events are our own, and in no graph.
- */
+/* Query, without waiting, which recordings have completed, from the oldest pending one up to the
+ * first that has not. Allowed during captures, too: the events are our own, and in no graph. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_query(ashlar_stream_state *state,
                                                            ashlar_driver_client *client);
 
-/*
- * Find out, without waiting, whether a use stamped `tick` is over. If no recording follows it, make
- * one first, if one can be made now. Errors: ASHLAR_EDRIVER.
- */
+/* Find out, without waiting, whether a use stamped `tick` is over. If no recording follows it, make
+ * one first, if one can be made now. Errors: ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state,
                                                          ashlar_driver_client *client,
                                                          uint64_t tick, uint64_t *recorded);
 
-/*
- * Find out, without waiting, whether the stream is idle; then all uses stamped so far are over. A
+/* Find out, without waiting, whether the stream is idle; then all uses stamped so far are over. A
  * newly recorded event would not show this: queried at once, it may not have completed even on an
  * idle stream. An event is recorded behind the work only if the stream is not idle, or cannot be
- * queried because it is gone, captured or another thread's. Errors: ASHLAR_EDRIVER.
- */
+ * queried because it is gone, captured or another thread's. Errors: ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_ask_idle(ashlar_stream_state *state,
                                                               ashlar_driver_client *client,
                                                               uint64_t *recorded);
 
-/*
- * Let `waiter` wait, in-stream, for the oldest recording after `tick`, unless that is known to have
+/* Let `waiter` wait, in-stream, for the oldest recording after `tick`, unless that is known to have
  * completed. Requires recorded > tick. Errors: ASHLAR_EINVAL (`waiter` is captured without a pool),
- * ASHLAR_EDRIVER.
- */
+ * ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state,
                                                              ashlar_driver_client *client,
                                                              ashlar_stream waiter, uint64_t tick);
@@ -333,10 +416,8 @@ static inline bool ashlar__stream_state_has_ended(const ashlar_stream_state *sta
     return state->is_gone || state->is_ended;
 }
 
-/*
- * Inside the device's context: whether work can be queued on a stream without becoming part of a
- * capture. Errors: ASHLAR_EINVAL (it would), ASHLAR_EDRIVER.
- */
+/* Inside the device's context: whether work can be queued on a stream without becoming part of a
+ * capture. Errors: ASHLAR_EINVAL (it would), ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_refuse_captured(ashlar_driver_client *client,
                                                                ashlar_stream stream);
 

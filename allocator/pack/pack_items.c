@@ -8,9 +8,8 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
-#include "allocator/base/clock.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/error.h"
 
 enum { BUFFERS_MAX = INT32_MAX / 2 };
 _Static_assert(UINT64_C(2) * BUFFERS_MAX < UINT32_MAX, "marks and sections have 32-bit numbers");

@@ -9,7 +9,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/heap/size_class.h"
+#include "allocator/heap/block.h"
 
 const char *ashlar_plan_miss_text(ashlar_plan_miss miss) {
     static const char *const texts[] = {

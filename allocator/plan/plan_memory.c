@@ -5,7 +5,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/heap/away.h"
+#include "allocator/heap/heap.h"
 
 /* ---- making ---- */
 
@@ -95,8 +95,8 @@ ashlar_status ashlar__plan_memory_place_locked(ashlar_plan_memory *memory, ashla
  * memory. */
 static ashlar_use *use_by(ashlar_plan_memory *memory, ashlar_heap *heap,
                           ashlar_stream_state *state) {
-    ashlar_use *use = ashlar__away_find_use(memory->block, state);
-    if (use == NULL && ashlar__away_add_any_use(heap, memory->block, state) == ASHLAR_OK) {
+    ashlar_use *use = ashlar__cross_find_use(memory->block, state);
+    if (use == NULL && ashlar__cross_add_any_use(heap, memory->block, state) == ASHLAR_OK) {
         use = memory->block->uses;
     }
     return use;
@@ -133,7 +133,7 @@ bool ashlar__plan_memory_vacate_locked(ashlar_plan_memory *memory, ashlar_heap *
         is_noted = note_end(memory, heap, use->stream_state);
     }
     if (is_noted) {
-        ashlar__away_drop_uses(heap, slot_block);
+        ashlar__cross_drop_uses(heap, slot_block);
         ashlar__slot_block_vacate(slot_block);
     }
     return is_noted;
@@ -149,7 +149,7 @@ static void take_over(ashlar_plan_memory *memory, ashlar_heap *heap, ashlar_bloc
                    note_use(memory, heap, use->stream_state, use->tick);
     }
     if (is_noted) {
-        ashlar__away_take_out(heap, late);
+        ashlar__cross_take_out(heap, late);
         ashlar__slot_block_vacate(late);
     }
 }
@@ -160,7 +160,7 @@ static bool can_split(const ashlar_plan_memory *memory, ashlar_heap *heap) {
     ashlar_stream_state *state = memory->stream_state;
     bool is_joined = !ashlar__block_is_shared(memory->block);
     if (!is_joined && ashlar__stream_state_can_wait(state, heap->range.client) &&
-        ashlar__away_join(heap, state, memory->block, &is_joined) != ASHLAR_OK) {
+        ashlar__cross_join(heap, state, memory->block, &is_joined) != ASHLAR_OK) {
         return false;
     }
     return is_joined && memory->block->window->zone->owner == state &&

@@ -7,7 +7,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/heap/size_class.h"
+#include "allocator/heap/block.h"
 
 enum { CAPACITY_MIN = 64 };
 

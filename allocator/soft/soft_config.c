@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/pairs.h"
+#include "allocator/base/parse.h"
 
 #define MEMORY_MAX_BYTES ((uint64_t)64 << 40)
 _Static_assert(MEMORY_MAX_BYTES / ((uint64_t)2 << 20) <= UINT32_MAX, "page indexes are 32 bits");

@@ -36,7 +36,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/compiler.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/threads.h"
 #include "allocator/driver/driver.h"
 #include "allocator/soft/soft_index.h"
 

@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/base/clock.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/error.h"
 #include "allocator/core/core.h"
 
 /* ---- plans ---- */

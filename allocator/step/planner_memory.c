@@ -4,11 +4,10 @@
 
 #include <stdlib.h>
 
-#include "allocator/base/clock.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/error.h"
 #include "allocator/core/core.h"
-#include "allocator/heap/away.h"
+#include "allocator/heap/heap.h"
 
 /* ---- a block of the heap ---- */
 
@@ -221,7 +220,7 @@ void ashlar__planner_leave_memory(ashlar_allocator *a, const ashlar_plan *plan) 
             memory->is_unused = true;
             /* Let the stream wait for other streams' uses first, so that the new memory may reuse
              * the old bytes. If it cannot wait, these bytes are kept until the uses are over. */
-            ASHLAR_IGNORE(ashlar__away_join(&a->heap, state, memory->block, &is_joined));
+            ASHLAR_IGNORE(ashlar__cross_join(&a->heap, state, memory->block, &is_joined));
         }
     }
     ashlar__planner_tidy_locked(&a->planner, &a->heap);

@@ -4,7 +4,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/core.h"
-#include "allocator/heap/away.h"
+#include "allocator/heap/heap.h"
 
 /* How many streams the beginning of a step asks whether they are done with slot blocks. */
 enum { ASKED_AT_BEGIN = 16 };
@@ -102,7 +102,7 @@ static bool join_uses(ashlar_allocator *a, const ashlar_plan *plan) {
         ashlar_stream_state *state = plan->stream_plans[stream_idx].stream_state;
         const ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, state);
         if (memory != NULL && name_of(state) != ASHLAR_NO_STREAM &&
-            ashlar__away_join(&a->heap, state, memory->block, &is_joined) != ASHLAR_OK) {
+            ashlar__cross_join(&a->heap, state, memory->block, &is_joined) != ASHLAR_OK) {
             is_joined = false;
         }
     }
@@ -130,7 +130,7 @@ static ashlar_status hold(ashlar_allocator *a, ashlar_cache *own) {
         ashlar__returned_put_locked(a, state);
     }
     ashlar__cycle_restart(own);
-    const ashlar_status status = ashlar__away_bring_home(&a->heap);
+    const ashlar_status status = ashlar__cross_return_all(&a->heap);
     own->own_replay->is_held = status == ASHLAR_OK;
     return status;
 }
@@ -168,7 +168,7 @@ static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t
         ashlar__planner_forget_stream_locked(&a->planner, &a->heap, NULL);
         ASHLAR_TRY(ashlar__step_key_of_locked(a, number, state, out));
     }
-    return ashlar__away_ask(&a->heap, ASKED_AT_BEGIN);
+    return ashlar__cross_ask(&a->heap, ASKED_AT_BEGIN);
 }
 
 static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,

@@ -146,7 +146,7 @@ static ashlar_status plan(warmup *w) {
 typedef struct picture {
     ashlar_stats stats;
     uint64_t layout; /* hash of each window's zone, and of how much of the window is mapped */
-    uint64_t away_frees, left_away, short_count; /* the heap's fields of the same names */
+    uint64_t cross_frees, left_cross, short_count; /* the heap's fields of the same names */
 } picture;
 
 static picture look(ashlar_allocator *a) {
@@ -159,8 +159,8 @@ static picture look(ashlar_allocator *a) {
             p.layout = ashlar__random_mix(p.layout + parts[i]);
         }
     }
-    p.away_frees = a->heap.away_frees;
-    p.left_away = a->heap.left_away;
+    p.cross_frees = a->heap.cross_frees;
+    p.left_cross = a->heap.left_cross;
     p.short_count = a->heap.short_count;
     ashlar__allocator_leave(a);
     return p;
@@ -174,7 +174,7 @@ static uint64_t served_in_place(const ashlar_stats *s) {
 /* Whether the memory was the same before and after some steps, and served all of their requests. */
 static bool is_repeated(const picture *before, const picture *after) {
     return before->layout == after->layout && before->short_count == after->short_count &&
-           before->left_away == after->left_away &&
+           before->left_cross == after->left_cross &&
            before->stats.reserved_bytes == after->stats.reserved_bytes &&
            after->stats.alloc_count - before->stats.alloc_count ==
                served_in_place(&after->stats) - served_in_place(&before->stats);
@@ -230,7 +230,7 @@ static const char *doubt(const warmup *w, const picture *before, const picture *
     if (!visits_all && !is_all_planned(before, after)) {
         return "the ordinary path serves requests, and without a dry run not every length has run";
     }
-    return !w->has_steps && before->away_frees != after->away_frees
+    return !w->has_steps && before->cross_frees != after->cross_frees
                ? "blocks are used on several streams, and the thread has no cache"
                : NULL;
 }

@@ -7,11 +7,10 @@
 #include <stdlib.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/clock.h"
+#include "allocator/base/host.h"
 #include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
-#include "allocator/base/file_buffer.h"
-#include "allocator/base/host.h"
+#include "allocator/base/file.h"
 #include "allocator/base/threads.h"
 
 #define CAPACITY_MAX (UINT64_C(1) << 32)

@@ -10,9 +10,9 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
-#include "allocator/base/file_read.h"
+#include "allocator/base/file.h"
 #include "allocator/base/host.h"
-#include "allocator/base/json_scan.h"
+#include "allocator/base/json.h"
 
 enum { LENGTH_BYTES = 8 };
 

@@ -8,7 +8,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
-#include "allocator/base/file_buffer.h"
+#include "allocator/base/file.h"
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
 

@@ -12,7 +12,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/threads.h"
 #include "allocator/base/parse.h"
 
 enum { SPINS = 2000 /* turns of a wait loop, a few tens of nanoseconds each */ };

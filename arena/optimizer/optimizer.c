@@ -9,7 +9,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/device/device_graph.h"
+#include "allocator/device/device_impl.h"
 #include "arena/optimizer/optimizer_impl.h"
 #include "arena/compute/instruction_set.h"
 #include "arena/compute/workers.h"

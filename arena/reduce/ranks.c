@@ -10,13 +10,12 @@
 #include <time.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/clock.h"
+#include "allocator/base/host.h"
 #include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
-#include "allocator/base/host.h"
 #include "allocator/base/parse.h"
 #include "allocator/base/random.h"
-#include "allocator/device/device_graph.h"
+#include "allocator/device/device_impl.h"
 #include "arena/reduce/ranks_impl.h"
 #include "arena/reduce/sum.h"
 

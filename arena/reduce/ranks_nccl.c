@@ -10,10 +10,9 @@
 #include <inttypes.h>
 #include <time.h>
 
-#include "allocator/base/clock.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/error.h"
+#include "allocator/base/threads.h"
 #include "allocator/base/shared_library.h"
 #include "allocator/device/device_impl.h"
 #include "arena/reduce/nccl.h"

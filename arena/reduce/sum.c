@@ -2,7 +2,7 @@
 #include "arena/reduce/sum.h"
 
 #include "allocator/base/error.h"
-#include "allocator/device/device_graph.h"
+#include "allocator/device/device_impl.h"
 #include "arena/compute/convert.h"
 #include "arena/compute/workers.h"
 

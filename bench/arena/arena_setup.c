@@ -13,7 +13,6 @@
 
 #include <ashlar/checkpoint.h>
 
-#include "allocator/base/clock.h"
 #include "allocator/base/host.h"
 #include "arena/compute/workers.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/file_stream.h"
+#include "allocator/base/file.h"
 
 /* `text` is NAME, which stands for all its variants, or NAME/VARIANT. */
 static bool is_named(const char *text, ashlar_bench_name n) {

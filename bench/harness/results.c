@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/file_read.h"
+#include "allocator/base/file.h"
 #include "allocator/base/host.h"
 
 enum { PATH_BYTES = 4096 };
@@ -42,20 +42,16 @@ static void put_key(ashlar_json_writer *w, const char *name, size_t bytes) {
 }
 
 static ashlar_status put_document(ashlar_json_writer *w, const char *folder, const char *name) {
-    char path[PATH_BYTES], detail[160], *text = NULL;
+    char path[PATH_BYTES], *text = NULL;
     size_t bytes = 0;
-    ashlar_json *parsed = NULL;
     ASHLAR_TRY(join(folder, name, strlen(name), "", path));
     ASHLAR_TRY(ashlar__file_read(path, &text, &bytes));
-    ashlar_status status = ashlar__json_parse(text, bytes, &parsed);
-    if (status == ASHLAR_OK) {
-        put_key(w, name, stem_bytes(name));
-        ashlar__json_put_parsed(w, text, bytes);
-    } else if (status == ASHLAR_EFORMAT) {
-        (void)snprintf(detail, sizeof detail, "%s", ashlar_error_detail());
-        status = ashlar__fail(ASHLAR_EFORMAT, "%s: %s", name, detail);
+    put_key(w, name, stem_bytes(name));
+    ashlar__json_put_parsed(w, text, bytes);
+    ashlar_status status = ashlar__json_check(text, bytes); /* which changes the text */
+    if (status != ASHLAR_OK) {
+        status = ashlar__fail(status, "%s: %s", name, ashlar_error_detail());
     }
-    ashlar__json_free(parsed);
     ashlar__host_free(text);
     return status;
 }

@@ -10,9 +10,8 @@
 #include <stdlib.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/clock.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/error.h"
 #include "allocator/base/random.h"
 
 typedef struct member {

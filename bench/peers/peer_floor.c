@@ -19,7 +19,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/heap/size_class.h"
+#include "allocator/heap/block.h"
 
 #define GRAIN ASHLAR_BLOCK_ALIGN /* sizes and addresses are multiples of it */
 #define SMALL_BYTES ASHLAR_SC_MAX_BYTES

@@ -7,10 +7,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "allocator/base/clock.h"
+#include "allocator/base/host.h"
 #include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
-#include "allocator/base/host.h"
 
 static ashlar_status enter(const ashlar_turn_subject *s, size_t thread) {
     return s->peer->enter != NULL ? s->peer->enter(s->self, thread) : ASHLAR_OK;

@@ -6,9 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "allocator/base/clock.h"
 #include "allocator/base/host.h"
-#include "allocator/heap/size_class.h"
+#include "allocator/heap/block.h"
 #include "bench/harness/harness.h"
 
 enum { SEED = 20261121 };

@@ -7,10 +7,9 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/csv_read.h"
+#include "allocator/base/parse.h"
 #include "allocator/base/error.h"
-#include "allocator/base/file_buffer.h"
-#include "allocator/base/file_read.h"
+#include "allocator/base/file.h"
 #include "allocator/base/host.h"
 
 typedef enum column { ID, LOWER, UPPER, SIZE, COLUMN_COUNT } column;

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/clock.h"
 #include "allocator/base/host.h"
 #include "allocator/soft/soft.h"
 #include "allocator/soft/soft_index.h"

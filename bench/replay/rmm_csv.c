@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "allocator/base/checked.h"
-#include "allocator/base/csv_read.h"
-#include "allocator/base/file_read.h"
+#include "allocator/base/parse.h"
+#include "allocator/base/file.h"
 #include "allocator/base/host.h"
 
 typedef enum column { THREAD, ACTION, POINTER, SIZE, STREAM, COLUMN_COUNT } column;

@@ -2,7 +2,6 @@
 #include "bench/rnn/bench_rnn.h"
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/clock.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 #include "allocator/device/device_impl.h"

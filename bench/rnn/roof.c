@@ -2,7 +2,7 @@
 #include "bench/rnn/roof.h"
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/clock.h"
+#include "allocator/base/host.h"
 #include "arena/compute/instruction_set.h"
 #include "arena/compute/workers.h"
 

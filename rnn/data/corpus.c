@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/file_read.h"
+#include "allocator/base/file.h"
 #include "allocator/base/host.h"
 #include "allocator/base/parse.h"
 

@@ -5,7 +5,7 @@
 
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
-#include "allocator/device/device_graph.h"
+#include "allocator/device/device_impl.h"
 #include "arena/compute/instruction_set.h"
 #include "arena/compute/workers.h"
 #include "rnn/layer/rnn_prepared.h"

@@ -4,7 +4,7 @@
 
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
-#include "allocator/device/device_graph.h"
+#include "allocator/device/device_impl.h"
 #include "rnn/layer/ops.h"
 
 struct ashlar_network {

@@ -3,7 +3,7 @@
 #include "rnn/layer/ops_backend.h"
 
 #include "allocator/base/host.h"
-#include "allocator/device/device_graph.h"
+#include "allocator/device/device_impl.h"
 #include "rnn/layer/ops_cpu.h"
 
 enum { WORK_ALIGN = 256 }; /* cuBLAS's */

@@ -2,7 +2,7 @@
 #include "rnn/layer/rnn_rows.h"
 
 #include "allocator/base/host.h"
-#include "allocator/device/device_graph.h"
+#include "allocator/device/device_impl.h"
 #include "rnn/layer/rnn_chunks.h"
 
 static bool is_persistent(const ashlar_rnn_config *c) {

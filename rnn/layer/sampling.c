@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "allocator/base/host.h"
-#include "allocator/device/device_graph.h"
+#include "allocator/device/device_impl.h"
 #include "arena/compute/convert.h"
 #include "rnn/layer/ops_cpu.h"
 

@@ -7,7 +7,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
-#include "allocator/device/device_graph.h"
+#include "allocator/device/device_impl.h"
 #include "arena/compute/workers.h"
 #include "rnn/layer/backend.h"
 #include "rnn/layer/rnn_decode.h"

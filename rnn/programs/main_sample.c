@@ -4,7 +4,7 @@
 #include <ashlar/checkpoint.h>
 
 #include "rnn/data/batcher.h"
-#include "allocator/base/file_read.h"
+#include "allocator/base/file.h"
 #include "allocator/base/host.h"
 #include "allocator/base/parse.h"
 #include "rnn/programs/options.h"

@@ -7,9 +7,8 @@
 
 #include <ashlar/version.h>
 
-#include "allocator/base/closest.h"
-#include "allocator/base/error.h"
 #include "allocator/base/parse.h"
+#include "allocator/base/error.h"
 
 static ashlar_status bad_value(const ashlar_option *option, const char *text) {
     switch (option->kind) {

@@ -14,8 +14,7 @@
 #include <ashlar/rnn.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/file_buffer.h"
-#include "allocator/base/file_stream.h"
+#include "allocator/base/file.h"
 
 void ashlar__program_init(void) {
     /* If descriptor 0, 1 or 2 is closed, the next open() would get its number, and text meant for

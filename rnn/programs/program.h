@@ -43,7 +43,7 @@ int ashlar__program_finish(const char *program, int exit_status);
 ASHLAR_MUST_CHECK ashlar_status ashlar__program_check_writable(const char *path);
 
 /* The same for a report of ashlar__json_writer_save(), which may be a pipe or "-". After "-" all
- * that is printed to `stdout` goes to standard error (file_stream.h). */
+ * that is printed to `stdout` goes to standard error (file.h). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__program_check_report(const char *path);
 
 /* Whether two paths lead to the same file; if one does not exist, whether they are equal. */

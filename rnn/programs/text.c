@@ -4,9 +4,8 @@
 #include <unistd.h>
 
 #include "allocator/base/checked.h"
-#include "allocator/base/clock.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/error.h"
 #include "rnn/data/batcher.h"
 #include "rnn/programs/report.h"
 

@@ -41,7 +41,7 @@
 
 #include <ashlar/rnn.h>
 
-#include "allocator/device/device_graph.h"
+#include "allocator/device/device_impl.h"
 #include "rnn/train/train.h"
 
 /* ---- step identity ---- */

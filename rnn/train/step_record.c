@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/clock.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/error.h"
 
 struct ashlar_step_record {
     ashlar_buffer_hooks hooks;

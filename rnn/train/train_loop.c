@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/clock.h"
+#include "allocator/base/host.h"
 #include "allocator/base/error.h"
 
 ashlar_status ashlar__train_clear_sums(ashlar_trainer *t, size_t part, size_t parts) {

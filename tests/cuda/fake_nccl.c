@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "allocator/base/clock.h"
+#include "allocator/base/host.h"
 #include "tests/cuda/fake_driver.h"
 
 enum { VERSION = 22809, DEFAULT_PATIENCE_MS = 60000 };

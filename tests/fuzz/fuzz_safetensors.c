@@ -4,7 +4,7 @@
  */
 #include "tests/fuzz/fuzz.h"
 
-#include "allocator/base/json.h"
+#include "tests/json_tree.h"
 #include "tests/arena/checkpoint/safetensors_find.h"
 
 const char fuzz_claim[] = "every_file_is_refused_or_agrees_with_its_header";
@@ -83,9 +83,9 @@ static uint64_t number_of(const ashlar_json *value) {
 /* One member of the header against the tensor of that name, whose data is at `data` + begin. */
 static void check_member(const ashlar_safetensors *file, const ashlar_json *member,
                          const ashlar_safetensors_entry *entry, const uint8_t *data) {
-    const ashlar_json *shape = ashlar__json_member(member, "shape");
-    const ashlar_json *offsets = ashlar__json_member(member, "data_offsets");
-    const ashlar_json *dtype = ashlar__json_member(member, "dtype");
+    const ashlar_json *shape = json_member(member, "shape");
+    const ashlar_json *offsets = json_member(member, "data_offsets");
+    const ashlar_json *dtype = json_member(member, "dtype");
     FUZZ_CHECK(entry != NULL && strcmp(entry->name, member->key) == 0);
     FUZZ_CHECK(shape != NULL && shape->count == entry->rank && offsets != NULL);
     FUZZ_CHECK(dtype != NULL && strcmp(dtype->text, ashlar_dtype_name(entry->dtype)) == 0);
@@ -144,11 +144,11 @@ static void check_accepted(const ashlar_safetensors *file, const uint8_t *data, 
     }
     FUZZ_CHECK(length <= bytes - LENGTH_BYTES);
     const uint8_t *elements = data + LENGTH_BYTES + length;
-    FUZZ_CHECK(ashlar__json_parse((const char *)data + LENGTH_BYTES, length, &header) == ASHLAR_OK);
+    FUZZ_CHECK(json_parse((const char *)data + LENGTH_BYTES, length, &header) == ASHLAR_OK);
     check_cover(file, elements, bytes - LENGTH_BYTES - length);
     check_header(file, header, elements);
     FUZZ_CHECK(find_tensor(file, "no such name, or so one hopes") == NULL);
-    ashlar__json_free(header);
+    json_free(header);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {

@@ -35,10 +35,12 @@ FUZZ_SEEDS(samples)
 
 static bool is_same(const soft_config *a, const soft_config *b) {
     return a->device_count == b->device_count && a->memory_bytes == b->memory_bytes &&
-           a->mode == b->mode && a->seed == b->seed && a->is_strict == b->is_strict &&
-           a->overhead_bytes == b->overhead_bytes && a->recycle == b->recycle &&
-           memcmp(a->cost_ns, b->cost_ns, sizeof a->cost_ns) == 0 &&
-           memcmp(a->latency_ns, b->latency_ns, sizeof a->latency_ns) == 0;
+           a->mode == b->mode && a->seed == b->seed && a->has_peers == b->has_peers &&
+           a->has_vmm == b->has_vmm && a->has_touch == b->has_touch &&
+           a->has_batch == b->has_batch && a->has_time == b->has_time &&
+           a->has_costs == b->has_costs && a->is_strict == b->is_strict &&
+           a->has_waits == b->has_waits && a->overhead_bytes == b->overhead_bytes &&
+           a->recycle == b->recycle && a->sharing == b->sharing;
 }
 
 /* The devices that this line makes are those it describes. */

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "allocator/base/clock.h"
+#include "allocator/base/host.h"
 
 #define MIB ((size_t)1 << 20)
 

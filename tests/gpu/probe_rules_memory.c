@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include "allocator/base/clock.h"
+#include "allocator/base/host.h"
 
 enum { HANDLES = 64, RESERVATIONS = 8, ADDRESS_FACTOR = 32 };
 

@@ -13,7 +13,7 @@
 
 #include <ashlar/optimizer.h>
 
-#include "allocator/base/clock.h"
+#include "allocator/base/host.h"
 #include "allocator/base/error.h"
 
 enum { ROUNDS = 9, REPEATS = 10, SMOKE_ROUNDS = 1, SMOKE_REPEATS = 2 };

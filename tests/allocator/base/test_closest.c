@@ -1,7 +1,7 @@
 /* test_closest.c - which name a misspelt word is taken for. */
 #include "tests/check.h"
 
-#include "allocator/base/closest.h"
+#include "allocator/base/parse.h"
 
 CASE(one_letter_is_forgiven_and_no_more) {
     static const char *const names[] = {"limit", "trace", "seal", "guard", "x", "leaks", "up"};

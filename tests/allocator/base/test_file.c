@@ -2,12 +2,11 @@
  * test_file.c - that small writes arrive, whole and in order, or nothing does; that a file is read
  * whole, and what is no file is named.
  */
-#include "allocator/base/file_buffer.h"
+#include "allocator/base/file.h"
 
 #include <sys/stat.h>
 
 #include "tests/allocator/base/file_fixture.h"
-#include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
 
 enum { LINES = 30000 }; /* several times what is kept in memory */

@@ -2,7 +2,7 @@
  * test_file_faults.c - what the system may refuse while a file is read or written: the target stays
  * as it was, the failure is named, and what was only interrupted goes on.
  */
-#include "allocator/base/file_buffer.h"
+#include "allocator/base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "allocator/base/file_read.h"
-#include "allocator/base/file_stream.h"
 #include "allocator/base/host.h"
 #include "tests/allocator/base/file_fixture.h"
 
@@ -156,9 +154,9 @@ CASE(a_umask_that_cannot_be_read_opens_a_file_to_nobody) {
     struct stat info;
     const mode_t before = umask(022);
     (void)unlink(path);
-    fail(READ, 1, EIO);
+    fail(PREAD, 1, EIO);
     CHECK(replace_by("new") == ASHLAR_OK);
-    has_failed(READ);
+    has_failed(PREAD);
     CHECK(stat(path, &info) == 0 && (info.st_mode & 0777) == 0600);
     (void)umask(before);
 }
@@ -170,13 +168,13 @@ CASE(a_read_that_is_interrupted_goes_on_and_one_that_fails_is_named) {
     size_t bytes = 0;
     int fd = -1;
     write_bytes("abc", 3);
-    fail(READ, 1, EINTR);
+    fail(PREAD, 1, EINTR);
     REQUIRE(ashlar__file_read(path, &text, &bytes) == ASHLAR_OK);
-    has_failed(READ);
+    has_failed(PREAD);
     CHECK(bytes == 3 && strcmp(text, "abc") == 0);
     ashlar__host_free(text);
     text = NULL;
-    fail(READ, 1, EIO);
+    fail(PREAD, 1, EIO);
     CHECK_FAILS(ashlar__file_read(path, &text, &bytes), ASHLAR_EIO, strerror(EIO));
     CHECK(text == NULL);
     fail(FSTAT, 1, EIO);

@@ -2,7 +2,7 @@
  * test_file_safety.c - that nothing half-written ever stands under the target's name, that what is
  * written is for nobody else before it is done, and that nobody else's links are followed.
  */
-#include "allocator/base/file_buffer.h"
+#include "allocator/base/file.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "allocator/base/file_stream.h"
+#include "allocator/base/file.h"
 
 static bool holds(int fd, const char *want) {
     char text[64] = "";

@@ -1,7 +1,7 @@
 /*
  * test_json_read.c - what the JSON reader accepts and what it refuses.
  */
-#include "allocator/base/json.h"
+#include "tests/json_tree.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 static ashlar_json *json; /* of the case */
 
 static void free_json(void) {
-    ashlar__json_free(json);
+    json_free(json);
     json = NULL;
 }
 
@@ -33,7 +33,7 @@ static ashlar_status parse(const char *text, size_t bytes) {
     CHECK(bytes <= page_bytes);
     memcpy(copy, text, bytes);
     free_json();
-    const ashlar_status status = ashlar__json_parse(copy, bytes, &json);
+    const ashlar_status status = json_parse(copy, bytes, &json);
     (void)check_at_end(free_json);
     return status;
 }
@@ -44,22 +44,22 @@ CASE(a_document_becomes_a_tree) {
     REQUIRE(parse(text, sizeof text - 1) == ASHLAR_OK);
     CHECK(json->kind == ASHLAR_JSON_OBJECT && json->key == NULL && json->next == NULL);
     CHECK_ZU(json->count, 6);
-    const ashlar_json *a = ashlar__json_member(json, "a");
+    const ashlar_json *a = json_member(json, "a");
     REQUIRE(a != NULL && a->kind == ASHLAR_JSON_ARRAY && a->count == 3);
     CHECK(a->item->number == 1 && a->item->next->number == -25);
     CHECK(!a->item->next->is_integer && a->item->key == NULL);
     const ashlar_json *text_item = a->item->next->next;
     REQUIRE(text_item->kind == ASHLAR_JSON_STRING && text_item->next == NULL);
     CHECK(strcmp(text_item->text, "x\xc3\xa4\n") == 0 && text_item->count == 4);
-    CHECK(ashlar__json_member(json, "b")->kind == ASHLAR_JSON_OBJECT);
-    CHECK(ashlar__json_member(json, "b")->item == NULL);
-    CHECK(ashlar__json_member(json, "c")->kind == ASHLAR_JSON_NULL);
-    CHECK(ashlar__json_member(json, "d")->boolean);
-    CHECK(ashlar__json_member(json, "e")->kind == ASHLAR_JSON_BOOL);
-    CHECK(!ashlar__json_member(json, "e")->boolean);
-    CHECK_ZU(ashlar__json_member(json, "")->count, 0);
-    CHECK(ashlar__json_member(json, "f") == NULL);
-    CHECK(ashlar__json_member(a, "a") == NULL && ashlar__json_member(NULL, "a") == NULL);
+    CHECK(json_member(json, "b")->kind == ASHLAR_JSON_OBJECT);
+    CHECK(json_member(json, "b")->item == NULL);
+    CHECK(json_member(json, "c")->kind == ASHLAR_JSON_NULL);
+    CHECK(json_member(json, "d")->boolean);
+    CHECK(json_member(json, "e")->kind == ASHLAR_JSON_BOOL);
+    CHECK(!json_member(json, "e")->boolean);
+    CHECK_ZU(json_member(json, "")->count, 0);
+    CHECK(json_member(json, "f") == NULL);
+    CHECK(json_member(a, "a") == NULL && json_member(NULL, "a") == NULL);
 }
 
 CASE(escapes_are_decoded) {
@@ -97,13 +97,13 @@ CASE(integers_are_exact) {
         int64_t s = 0;
         REQUIRE(parse(cases[i].text, strlen(cases[i].text)) == ASHLAR_OK);
         CHECK(ashlar__json_get_uint64(json, &u) == cases[i].is_unsigned && u == cases[i].u);
-        CHECK(ashlar__json_get_int64(json, &s) == cases[i].is_signed && s == cases[i].s);
+        CHECK(json_get_int64(json, &s) == cases[i].is_signed && s == cases[i].s);
     }
     uint64_t u = 0;
     int64_t s = 0;
     REQUIRE(parse("[123,4]", 7) == ASHLAR_OK); /* a shorter one after a longer one */
     CHECK(ashlar__json_get_uint64(json->item->next, &u) && u == 4);
-    CHECK(!ashlar__json_get_uint64(NULL, &u) && !ashlar__json_get_int64(NULL, &s));
+    CHECK(!ashlar__json_get_uint64(NULL, &u) && !json_get_int64(NULL, &s));
 }
 
 /* Text, and the byte that the message must name. */

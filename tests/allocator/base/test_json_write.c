@@ -1,7 +1,7 @@
 /*
  * test_json_write.c - what the JSON writer writes, and that its numbers survive the reader.
  */
-#include "allocator/base/json.h"
+#include "tests/json_tree.h"
 
 #include <float.h>
 
@@ -26,7 +26,7 @@ static void write_sample(ashlar_json_writer *writer) {
     ashlar__json_open_object(writer);
     ashlar__json_put_key(writer, "a");
     ashlar__json_open_array(writer);
-    ashlar__json_put_int64(writer, INT64_MIN);
+    json_put_int64(writer, INT64_MIN);
     ashlar__json_put_uint64(writer, UINT64_MAX);
     ashlar__json_open_object(writer);
     ashlar__json_close_object(writer);
@@ -111,10 +111,10 @@ static void check_double(double value, const char *want) {
     ashlar__json_put_double(&writer, value);
     REQUIRE(ashlar__json_writer_text(&writer, &text, &bytes) == ASHLAR_OK);
     CHECK(want == NULL || strcmp(text, want) == 0);
-    REQUIRE(ashlar__json_parse(text, bytes, &json) == ASHLAR_OK);
+    REQUIRE(json_parse(text, bytes, &json) == ASHLAR_OK);
     CHECK(json->kind == ASHLAR_JSON_NUMBER);
     CHECK(memcmp(&json->number, &value, sizeof value) == 0);
-    ashlar__json_free(json);
+    json_free(json);
     ashlar__json_writer_finish(&writer);
 }
 
@@ -157,15 +157,15 @@ static ashlar_status write_and_parse(void) {
     ashlar__json_writer_init(&writer, 0);
     ashlar__json_open_array(&writer);
     for (int i = 0; i < 1000; i++) {
-        ashlar__json_put_int64(&writer, i);
+        json_put_int64(&writer, i);
     }
     ashlar__json_close_array(&writer);
     ashlar_status status = ashlar__json_writer_text(&writer, &text, &bytes);
     if (status == ASHLAR_OK) {
-        status = ashlar__json_parse(text, bytes, &json);
+        status = json_parse(text, bytes, &json);
         CHECK((status == ASHLAR_OK) == (json != NULL));
     }
-    ashlar__json_free(json);
+    json_free(json);
     ashlar__json_writer_finish(&writer);
     return status;
 }

@@ -1,7 +1,7 @@
 /*
  * test_lock.c - what debug builds know of locks: who holds them, and in which order they are taken.
  */
-#include "allocator/base/lock.h"
+#include "allocator/base/threads.h"
 
 #include "tests/child.h"
 

@@ -6,7 +6,7 @@
 
 #include "allocator/core/core.h"
 #include "allocator/core/cache.h"
-#include "allocator/heap/free_bins.h"
+#include "allocator/heap/block.h"
 #include "allocator/heap/page_map.h"
 
 /* With another value, for so long. */
@@ -58,21 +58,21 @@ CASE_WITH(a_stream_that_is_miscounted_is_noticed, set_up_used()) {
     for (ashlar_stream_state *s = allocator->stream_states; s != NULL; s = s->next) {
         NOTICES(s->completed, s->recorded + 1, "ahead of its recordings");
         NOTICES(s->last_tick, s->recorded + 1, "ahead of its recordings");
-        NOTICES(s->away_count, kept_ + 1, "away");
+        NOTICES(s->cross_count, kept_ + 1, "away");
     }
 }
 
 /* Blocks that wait for the work of a stream that used them. */
 CASE_WITH(a_deferred_block_in_the_wrong_queue_is_noticed, set_up_used()) {
     ashlar_stream_state *user = allocator->heap.awaited;
-    REQUIRE(user != NULL && user->oldest_away != NULL);
-    ashlar_block *block = user->oldest_away;
+    REQUIRE(user != NULL && user->oldest_cross != NULL);
+    ashlar_block *block = user->oldest_cross;
     NOTICES(user->is_awaited, false, "is in the wrong queue");
-    NOTICES(user->newest_away, NULL, "a queue does not end where it says");
+    NOTICES(user->newest_cross, NULL, "a queue does not end where it says");
     NOTICES(block->uses->stream_state, NULL, "is in the wrong queue");
     NOTICES(block->uses, NULL, "is in the wrong queue");
     NOTICES(block->requested, 1, "");
-    NOTICES(allocator->heap.away_bytes, kept_ + 512, "away");
+    NOTICES(allocator->heap.cross_bytes, kept_ + 512, "away");
 }
 
 /* A block in the page map where none begins, and a stray one among those that are free. */

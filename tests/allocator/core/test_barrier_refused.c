@@ -18,17 +18,11 @@
 
 enum { THREADS = 4, ROUNDS = 4000, BLOCKS = 16 };
 
-/* Have all threads' calls of these system calls fail from now on; and a choice of processors for
- * another thread than the caller end the process. */
-static bool refuse(unsigned first, unsigned second) {
+/* Have all threads' calls of membarrier(2) fail from now on. */
+static bool refuse(void) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first, 5, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, second, 4, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_sched_setaffinity, 0, 4),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 2, 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_membarrier, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -69,7 +63,7 @@ static void *work(void *unused) {
     return NULL;
 }
 
-static void go_on_without(unsigned first, unsigned second) {
+static void go_on_without_membarrier(void) {
     pthread_t threads[THREADS];
     REQUIRE(set_up_cached("memory=64MiB", MIB));
     give(take(4096, streams[0])); /* so that this thread has a cache */
@@ -80,7 +74,7 @@ static void go_on_without(unsigned first, unsigned second) {
     }
     while (atomic_load(&ready_count) < THREADS) {
     }
-    REQUIRE(refuse(first, second));
+    REQUIRE(refuse());
     atomic_store(&may_go_on, true);
     for (int i = 0; i < 100; i++) {
         CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
@@ -97,27 +91,13 @@ static void go_on_without(unsigned first, unsigned second) {
     CHECK(stats_now().served_cached > cached); /* from the magazines still, under the lock */
 }
 
-static void go_on_without_membarrier(void) {
-    go_on_without(__NR_membarrier, __NR_membarrier);
-}
-
-static void go_on_without_affinity(void) {
-    go_on_without(__NR_membarrier, __NR_sched_setaffinity);
-}
-
 static void try_filter(void) {
-    CHECK(ashlar__barrier_init() && refuse(__NR_membarrier, __NR_membarrier));
+    CHECK(ashlar__barrier_init() && refuse());
 }
 
 CASE(threads_go_on_when_membarrier_is_refused) {
     SKIP_IF(run_child(try_filter) != 0, "no membarrier(2), or no filter may be installed");
     CHECK(child_passes(go_on_without_membarrier));
-}
-
-CASE(threads_go_on_when_the_choice_of_processors_is_refused_too) {
-    SKIP_IF(run_child(try_filter) != 0, "no membarrier(2), or no filter may be installed");
-    SKIP_IF(!ASHLAR_FLUSH_INTERRUPTS, "on this processor that ends the process");
-    CHECK(child_passes(go_on_without_affinity));
 }
 
 RUN_CASES()

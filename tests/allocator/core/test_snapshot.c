@@ -175,7 +175,7 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
         attempt act;
         unsigned long calls;
     } attempts[] = {
-        {try_take, 3}, {try_write_snapshot, 1 + 3 + 3 + 1}, {try_write_trace, 1 + 2 + 1}};
+        {try_take, 3}, {try_write_snapshot, 1 + 3 + 5 + 1}, {try_write_trace, 1 + 2 + 1}};
     REQUIRE(set_up_with_events());
     unsigned char *live = take(1000, streams[0]);
     for (size_t i = 0; i < sizeof attempts / sizeof *attempts; i++) {

@@ -44,7 +44,7 @@ typedef struct block {
 /* What the blocks of one stream need: a block that others use counts until they are done with it.
  */
 typedef struct need {
-    size_t bytes, peak_bytes, away_count;
+    size_t bytes, peak_bytes, cross_count;
     block away[AWAY_MAX];
 } need;
 
@@ -96,14 +96,14 @@ static uint64_t end_of(const soft_figures *f) {
 
 static void settle_need(need *n) {
     size_t kept = 0;
-    for (size_t i = 0; i < n->away_count; i++) {
+    for (size_t i = 0; i < n->cross_count; i++) {
         if (n->away[i].use_end_ns > ashlar__soft_host_ns()) {
             n->away[kept++] = n->away[i];
         } else {
             n->bytes -= n->away[i].bytes;
         }
     }
-    n->away_count = kept;
+    n->cross_count = kept;
 }
 
 static void wait_for(ashlar_stream stream, ashlar_stream after) {
@@ -144,8 +144,8 @@ static void drop_need(const block *b) {
         return;
     }
     settle_need(n);
-    REQUIRE(n->away_count < AWAY_MAX);
-    n->away[n->away_count++] = *b;
+    REQUIRE(n->cross_count < AWAY_MAX);
+    n->away[n->cross_count++] = *b;
 }
 
 /* Give a block back, after all that uses it. on: the stream whose last work that is; NULL: any. */

@@ -135,9 +135,9 @@ CASE(a_failing_driver_is_reported_and_nothing_is_kept) {
         const char *part;
     } steps[] = {
         {ASHLAR_DRIVER_FN_device_get_count, "cuDeviceGetCount on the soft device: CUDA_ERROR_UNK"},
-        {ASHLAR_DRIVER_FN_device_get, "the device's name and size on the soft device"},
-        {ASHLAR_DRIVER_FN_device_get_name, "the device's name and size on the soft device"},
-        {ASHLAR_DRIVER_FN_device_total_mem, "the device's name and size on the soft device"},
+        {ASHLAR_DRIVER_FN_device_get, "cuDeviceGet on the soft device"},
+        {ASHLAR_DRIVER_FN_device_get_name, "cuDeviceGetName on the soft device"},
+        {ASHLAR_DRIVER_FN_device_total_mem, "cuDeviceTotalMem on the soft device"},
         {ASHLAR_DRIVER_FN_primary_ctx_retain, "cuDevicePrimaryCtxRetain on the soft device"},
     };
     ashlar_driver *driver;

@@ -4,7 +4,7 @@
  */
 #include "tests/allocator/device/device_calls.h"
 
-#include "allocator/device/device_graph.h"
+#include "allocator/device/device_impl.h"
 
 #define SPEC "memory=16MiB"
 

@@ -4,7 +4,7 @@
  */
 #include "tests/allocator/device/device_calls.h"
 
-#include "allocator/device/device_graph.h"
+#include "allocator/device/device_impl.h"
 #include "tests/thread.h"
 
 enum { BUFFERS = 8, BUFFER_BYTES = 64 << 10, ROOM = 1 << 20 };

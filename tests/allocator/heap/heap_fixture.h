@@ -8,8 +8,7 @@
 
 #include "tests/allocator/device/device_fixture.h"
 
-#include "allocator/heap/away.h"
-#include "allocator/heap/heap_impl.h"
+#include "allocator/heap/heap.h"
 
 #define H ASHLAR_HANDLE_BYTES
 
@@ -21,10 +20,10 @@ static bool use_segments; /* the back end */
 
 static inline void tear_down_heap(void) {
     CHECK(ashlar__heap_check(&heap) == ASHLAR_OK);
-    CHECK(ashlar__away_check(&heap) == ASHLAR_OK);
+    CHECK(ashlar__cross_check(&heap) == ASHLAR_OK);
     for (ashlar_block *block = ashlar__heap_first(&heap); block != NULL;
          block = ashlar__heap_next(block)) {
-        ashlar__away_drop_uses(&heap, block);
+        ashlar__cross_drop_uses(&heap, block);
     }
     ashlar__heap_finish(&heap);
     ashlar__stream_state_finish(&state_a, &client);
@@ -55,7 +54,7 @@ static inline bool set_up_heap(const char *spec) {
 
 static inline void check_heap(void) {
     CHECK(ashlar__heap_check(&heap) == ASHLAR_OK);
-    CHECK(ashlar__away_check(&heap) == ASHLAR_OK);
+    CHECK(ashlar__cross_check(&heap) == ASHLAR_OK);
     CHECK_ZU(free_memory_of(device), device->info.total_bytes - heap.range.mapped_bytes);
 }
 
@@ -75,7 +74,7 @@ static inline ashlar_block *gap_for(ashlar_stream_state *state, size_t bytes) {
 static inline ashlar_block *cut(ashlar_block *gap, size_t bytes) {
     const size_t used = ashlar__heap_used_bytes(&heap);
     ashlar_stream_state *owner = gap->window->zone->owner;
-    CHECK(ashlar__heap_take(&heap, gap, bytes) == ASHLAR_OK);
+    CHECK(ashlar__heap_take_run(&heap, gap, gap->offset, bytes, &gap) == ASHLAR_OK);
     CHECK_ZU(gap->bytes, bytes);
     CHECK_ZU(ashlar__heap_used_bytes(&heap), used + bytes);
     gap->stream_state = owner;

@@ -88,7 +88,7 @@ static size_t compare_blocks(void) {
         if (s->block != NULL) {
             wrong += WRONG_IF(s->block->offset != s->offset || s->block->bytes != s->bytes);
             wrong += WRONG_IF(ashlar__page_map_get(&heap.map, s->offset) != s->block);
-            wrong += WRONG_IF(ashlar__block_is_away(s->block) != s->is_away);
+            wrong += WRONG_IF(ashlar__block_is_cross(s->block) != s->is_away);
             wrong += WRONG_IF(
                 !ashlar__soft_is_accessible((uintptr_t)(heap.range.base + s->offset), s->bytes));
             used += s->bytes;
@@ -101,7 +101,7 @@ static size_t compare_blocks(void) {
         count -= !ashlar__block_is_free(block);
     }
     return wrong + WRONG_IF(count != 0) + WRONG_IF(used != ashlar__heap_used_bytes(&heap)) +
-           WRONG_IF(away != heap.away_bytes);
+           WRONG_IF(away != heap.cross_bytes);
 }
 
 /* What was mapped was asked for; what was unmapped had no block, and the device was done with it.
@@ -160,7 +160,7 @@ static size_t take_own(slot *s, ashlar_stream_state *state, size_t bytes) {
         status = ashlar__heap_back(&heap, gap, bytes, may);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar__heap_take(&heap, gap, bytes);
+        status = ashlar__heap_take_run(&heap, gap, gap->offset, bytes, &gap);
     }
     failures += status != ASHLAR_OK;
     return wrong + (status == ASHLAR_OK ? fill_slot(s, gap, state) : 0);
@@ -172,8 +172,8 @@ static size_t borrow(slot *s, ashlar_stream_state *state, size_t bytes) {
     const ashlar_zone *zone = ashlar__zone_of(owner, bytes);
     ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, bytes), *block = NULL;
     size_t offset = 0;
-    if (draw(2) == 0 && state->oldest_away != NULL) {
-        block = ashlar__away_take_own(&heap, state, state->oldest_away->bytes);
+    if (draw(2) == 0 && state->oldest_cross != NULL) {
+        block = ashlar__cross_take_own(&heap, state, state->oldest_cross->bytes);
         for (slot *from = slots; block != NULL && from < slots + SLOTS; from++) {
             if (from->block == block) {
                 from->block = NULL;
@@ -196,12 +196,12 @@ static size_t borrow(slot *s, ashlar_stream_state *state, size_t bytes) {
 
 /* Free a block on any stream, maybe after uses on others. */
 static void free_slot(slot *s) {
-    ashlar_stream_state *home = ashlar__block_home(s->block);
+    ashlar_stream_state *home = ashlar__block_owner(s->block);
     ashlar_stream_state *state = draw(2) == 0 ? home : states[draw(STATES)];
     for (int i = 0; i < STATES; i++) {
         const bool is_used = (states[i] == state && state != home) ||
                              (draw(6) == 0 && states[i] != home &&
-                              ashlar__away_add_use(&heap, s->block, states[i]) == ASHLAR_OK);
+                              ashlar__cross_add_use(&heap, s->block, states[i]) == ASHLAR_OK);
         s->needs[i] = is_used ? next_of(states[i]) : 0;
         s->is_away |= is_used;
     }
@@ -258,7 +258,7 @@ static ashlar_status learn(ashlar_stream_state *state) {
 /* Send a block home behind an in-stream wait: its uses go on, its home's work comes behind them. */
 static ashlar_status wait_for_a_block(ashlar_stream_state *home) {
     bool found = false;
-    const ashlar_status status = ashlar__away_wait(&heap, home, any_bytes(), false, &found);
+    const ashlar_status status = ashlar__cross_wait(&heap, home, any_bytes(), false, &found);
     for (slot *s = slots; found && s < slots + SLOTS; s++) {
         if (s->block != NULL && s->is_away &&
             ashlar__page_map_get(&heap.map, s->offset) != s->block) {
@@ -291,10 +291,10 @@ static ashlar_status change(size_t kind) {
     case 5:
         return wait_for_a_block(state);
     case 6:
-        (void)ashlar__away_settle(&heap);
+        (void)ashlar__cross_settle(&heap);
         return ASHLAR_OK;
     case 7:
-        return ashlar__away_ask(&heap, 1 + draw(STATES));
+        return ashlar__cross_ask(&heap, 1 + draw(STATES));
     default:
         return learn(state);
     }
@@ -346,7 +346,7 @@ static size_t step(void) {
     ashlar__host_fail_at(0);
     wrong += settle_slots() + compare_blocks() + compare_cells();
     wrong +=
-        WRONG_IF(ashlar__heap_check(&heap) != ASHLAR_OK || ashlar__away_check(&heap) != ASHLAR_OK);
+        WRONG_IF(ashlar__heap_check(&heap) != ASHLAR_OK || ashlar__cross_check(&heap) != ASHLAR_OK);
     return wrong;
 }
 
@@ -373,11 +373,11 @@ static void check_end(void) {
         CHECK(ashlar_stream_synchronize(device, states[i]->stream) == ASHLAR_OK);
     }
     for (int round = 0; round < STATES; round++) { /* a block may wait for all, one by one */
-        CHECK(ashlar__away_ask(&heap, STATES) == ASHLAR_OK);
+        CHECK(ashlar__cross_ask(&heap, STATES) == ASHLAR_OK);
     }
     CHECK(ashlar__heap_used_bytes(&heap) == 0 && heap.awaited == NULL);
     for (int i = 0; i < STATES; i++) {
-        CHECK(states[i]->away_count == 0);
+        CHECK(states[i]->cross_count == 0);
         CHECK(ashlar__stream_state_ask(states[i], &client, states[i]->last_tick,
                                        &events_recorded) == ASHLAR_OK);
     }

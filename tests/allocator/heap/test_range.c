@@ -3,7 +3,7 @@
  */
 #include "tests/allocator/device/device_fixture.h"
 
-#include "allocator/heap/range.h"
+#include "allocator/heap/heap.h"
 #include "allocator/soft/soft_state.h"
 
 static ashlar_driver_client client;

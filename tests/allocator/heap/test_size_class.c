@@ -3,7 +3,7 @@
  */
 #include "tests/check.h"
 
-#include "allocator/heap/size_class.h"
+#include "allocator/heap/block.h"
 
 static size_t class_bytes(unsigned idx) {
     return ashlar__sc_bytes((ashlar_sc){.idx = (uint16_t)idx});

@@ -7,7 +7,7 @@
  */
 #include "tests/allocator/core/graph_pool_fixture.h"
 
-#include "allocator/base/clock.h"
+#include "allocator/base/host.h"
 #include "allocator/base/random.h"
 #include "tests/thread.h"
 

@@ -20,7 +20,7 @@
 
 #include "allocator/base/random.h"
 #include "allocator/core/core.h"
-#include "allocator/heap/size_class.h"
+#include "allocator/heap/block.h"
 #include "tests/allocator/soft/soft_probe.h"
 #include "tests/allocator/world/world_program.h"
 #include "tests/snapshot_sums.h"

@@ -4,7 +4,7 @@
  */
 #include "tests/arena/checkpoint/checkpoint_fixture.h"
 
-#include "allocator/base/file_read.h"
+#include "allocator/base/file.h"
 #include "arena/checkpoint/checkpoint_impl.h"
 
 /* The ends of pieces lie in tensors, and behind padding. */

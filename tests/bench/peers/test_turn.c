@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "allocator/base/clock.h"
+#include "allocator/base/host.h"
 #include "tests/bench/peers/counting_peer.h"
 
 /* The first list of a kind, as short as it may be. */

@@ -6,12 +6,12 @@
 
 #include "tests/allocator/base/file_fixture.h"
 
-#include "allocator/base/json.h"
+#include "tests/json_tree.h"
 
 static ashlar_json *document; /* the report that was read last */
 
 static inline void drop_document(void) {
-    ashlar__json_free(document);
+    json_free(document);
     document = NULL;
 }
 
@@ -22,13 +22,13 @@ static inline bool read_document(void) {
     drop_document();
     CHECK(count > 2 && count < FILE_MAX_BYTES && bytes[count - 1] == '\n');
     CHECK(strncmp((const char *)bytes, "{\n  \"schema\": \"ashlar-", 22) == 0);
-    CHECK(ashlar__json_parse((const char *)bytes, count, &document) == ASHLAR_OK);
+    CHECK(json_parse((const char *)bytes, count, &document) == ASHLAR_OK);
     return document != NULL && check_at_end(drop_document);
 }
 
 static inline void check_uint(const ashlar_json *object, const char *key, uint64_t want) {
     uint64_t got = ~want;
-    CHECK(ashlar__json_get_uint64(ashlar__json_member(object, key), &got));
+    CHECK(ashlar__json_get_uint64(json_member(object, key), &got));
     if (got != want) {
         printf("# %s\n", key);
     }
@@ -36,12 +36,12 @@ static inline void check_uint(const ashlar_json *object, const char *key, uint64
 }
 
 static inline void check_real(const ashlar_json *object, const char *key, double want) {
-    const ashlar_json *value = ashlar__json_member(object, key);
+    const ashlar_json *value = json_member(object, key);
     CHECK(value != NULL && value->kind == ASHLAR_JSON_NUMBER && value->number == want);
 }
 
 static inline void check_text(const ashlar_json *object, const char *key, const char *want) {
-    const ashlar_json *value = ashlar__json_member(object, key);
+    const ashlar_json *value = json_member(object, key);
     CHECK(value != NULL && value->kind == ASHLAR_JSON_STRING && strcmp(value->text, want) == 0);
 }
 

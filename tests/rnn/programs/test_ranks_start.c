@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "allocator/base/clock.h"
+#include "allocator/base/host.h"
 #include "rnn/programs/program.h"
 #include "rnn/programs/train_ranks.h"
 

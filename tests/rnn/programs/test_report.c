@@ -220,23 +220,23 @@ CASE(the_json_holds_every_number_of_the_training) {
 }
 
 static void check_bool(const ashlar_json *object, const char *key, bool want) {
-    const ashlar_json *value = ashlar__json_member(object, key);
+    const ashlar_json *value = json_member(object, key);
     CHECK(value != NULL && value->kind == ASHLAR_JSON_BOOL && value->boolean == want);
 }
 
 static void check_tags(void) {
-    const ashlar_json *tags = ashlar__json_member(document, "bytes_by_tag");
+    const ashlar_json *tags = json_member(document, "bytes_by_tag");
     for (int i = 0; i < ASHLAR_TAG_COUNT; i++) {
         const uint64_t number = (uint64_t)i;
-        const ashlar_json *tag = ashlar__json_member(tags, ashlar_tag_name((ashlar_tag)i));
+        const ashlar_json *tag = json_member(tags, ashlar_tag_name((ashlar_tag)i));
         check_uint(tag, "at_peak", (number + 1) * 1048576);
         check_uint(tag, "own_peak", i == ASHLAR_TAG_USER ? 0 : (number + 1) * 10485760);
         check_uint(tag, "held", 800 + 3 * number);
         check_uint(tag, "held_after_warmup", 700 + number);
         check_bool(tag, "grows", i == ASHLAR_TAG_SAVED);
-        CHECK((ashlar__json_member(tag, "grows_since_step") != NULL) == (i == ASHLAR_TAG_SAVED));
+        CHECK((json_member(tag, "grows_since_step") != NULL) == (i == ASHLAR_TAG_SAVED));
     }
-    const ashlar_json *reserve = ashlar__json_member(tags, "saved");
+    const ashlar_json *reserve = json_member(tags, "saved");
     check_uint(reserve, "grows_since_step", 719);
     check_uint(reserve, "grown_since_then", 77);
 }
@@ -259,7 +259,7 @@ CASE(the_json_holds_calls_and_memory) {
     check_uint(document, "plan_misses", 652);
     check_uint(document, "steps_replayed", 653);
     check_uint(document, "step_bytes", 40 * 1048576);
-    const ashlar_json *bucket = ashlar__json_member(document, "buckets")->item;
+    const ashlar_json *bucket = json_member(document, "buckets")->item;
     check_uint(bucket, "first_length", 1);
     check_uint(bucket, "last_length", 250);
     check_uint(bucket, "plan_bytes", 49 * 1048576);
@@ -268,8 +268,8 @@ CASE(the_json_holds_calls_and_memory) {
     check_uint(bucket, "steps_launched", 3);
     check_real(bucket, "driver_calls_per_step", 17.5);
     check_real(bucket, "allocator_calls_per_step", 2.5);
-    CHECK(ashlar__json_member(bucket, "planned")->boolean);
-    const ashlar_json *savings = ashlar__json_member(document, "step_bytes_without");
+    CHECK(json_member(bucket, "planned")->boolean);
+    const ashlar_json *savings = json_member(document, "step_bytes_without");
     check_uint(savings, "accumulate", 100 * 1048576);
     check_uint(savings, "bptt", 60 * 1048576);
     check_uint(document, "live_peak_bytes", 64 * 1048576);
@@ -291,7 +291,7 @@ CASE(the_json_holds_calls_and_memory) {
 CASE(the_json_holds_the_configuration) {
     const ashlar_train_report r = a_report();
     REQUIRE(written(&r));
-    const ashlar_json *c = ashlar__json_member(document, "config");
+    const ashlar_json *c = json_member(document, "config");
     REQUIRE(c != NULL);
     check_uint(c, "sequences_of_the_task", 501);
     check_real(c, "learning_rate", 0.0625);

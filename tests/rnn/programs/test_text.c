@@ -156,6 +156,38 @@ CASE(no_length_of_text_takes_memory_with_any_cell) {
     model_config = usual;
 }
 
+/* A block that someone takes in the middle of it shows: the report looks when it says it does. */
+static FILE *watched;
+static size_t watched_bytes;
+static void *extra[2];
+
+static ssize_t take_on_the_way(void *unused, const char *bytes, size_t count) {
+    (void)unused, (void)bytes;
+    watched_bytes += count;
+    if (watched_bytes == ASHLAR_TEXT_EARLY_BYTES || watched_bytes == ASHLAR_TEXT_EARLY_BYTES + 1) {
+        const bool is_late = watched_bytes > ASHLAR_TEXT_EARLY_BYTES;
+        CHECK(ashlar_alloc(allocator, 500, streams[1], &extra[is_late]) == ASHLAR_OK);
+    }
+    return (ssize_t)count;
+}
+
+CASE(a_block_that_was_taken_shows_where_it_was_taken) {
+    ashlar_text_report r;
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_INFERENCE));
+    watched = fopencookie(NULL, "w", (cookie_io_functions_t){.write = take_on_the_way});
+    REQUIRE(watched != NULL && setvbuf(watched, NULL, _IONBF, 0) == 0);
+    ((float *)model->parameters.bias)[5] = 1000; /* no mark, which is more than one byte */
+    const ashlar_text_config config = config_of("", ASHLAR_TEXT_EARLY_BYTES + 1);
+    CHECK(ashlar__text_write(model, watched, &config, &r) == ASHLAR_OK);
+    CHECK(fclose(watched) == 0);
+    CHECK_ZU(r.early.live_bytes, r.start.live_bytes + 500);
+    CHECK_ZU(r.end.live_bytes, r.start.live_bytes + 1000);
+    CHECK_ZU(r.early.alloc_count, r.start.alloc_count + 1);
+    CHECK_ZU(r.end.alloc_count, r.start.alloc_count + 2);
+    CHECK(ashlar_free(allocator, extra[0]) == ASHLAR_OK);
+    CHECK(ashlar_free(allocator, extra[1]) == ASHLAR_OK);
+}
+
 /* ---- failures ---- */
 
 CASE_WITH(text_that_cannot_be_drawn_ends_with_its_status, open_byte_model()) {
@@ -184,6 +216,12 @@ CASE_WITH(a_text_that_cannot_be_written_ends_at_once, open_byte_model()) {
     CHECK_ZU(report.bytes, 77);
     CHECK(ferror(full) != 0);
     (void)fclose(full);
+}
+
+CASE_WITH(a_text_without_room_for_its_sampler_is_refused, open_byte_model()) {
+    const ashlar_text_config config = config_of("ab", 2);
+    FILE *out = nowhere();
+    HOST_FAILS_AT(1, CHECK(ashlar__text_write(model, out, &config, NULL) == ASHLAR_EHOSTMEM));
 }
 
 /* Each allocation fails once; nothing is left behind, and no text is written. */
@@ -228,7 +266,7 @@ static bool open_report(const ashlar_text_report *report) {
 CASE(the_report_has_each_number_under_its_name) {
     REQUIRE(open_byte_model() && open_report(&made_report));
     check_text(document, "device", "soft:0");
-    CHECK(ashlar__json_member(document, "device_name") != NULL);
+    CHECK(json_member(document, "device_name") != NULL);
     check_uint(document, "bytes", 4000);
     check_real(document, "seconds", 2);
     check_real(document, "bytes_per_s", 2000);
@@ -242,7 +280,7 @@ CASE(the_report_has_each_number_under_its_name) {
     check_uint(document, "driver_calls_after_start", 321);
     check_uint(document, "work_calls_after_start", 50);
     check_uint(document, "wait_calls_after_start", 60);
-    const ashlar_json *config = ashlar__json_member(document, "config");
+    const ashlar_json *config = json_member(document, "config");
     check_text(config, "cell", "lstm");
     check_uint(config, "layers", 1);
     check_uint(config, "hidden", 3);
@@ -253,6 +291,27 @@ CASE(the_report_has_each_number_under_its_name) {
     check_real(config, "top_p", 0.5);
     check_uint(config, "seed", 21);
     check_uint(config, "prime_bytes", 2);
+}
+
+CASE_WITH(a_short_text_has_no_early_look_to_report, open_byte_model()) {
+    ashlar_text_report report = made_report;
+    report.bytes = ASHLAR_TEXT_EARLY_BYTES - 1;
+    REQUIRE(open_report(&report));
+    CHECK(json_member(document, "live_after_1000_bytes")->kind == ASHLAR_JSON_NULL);
+    CHECK(json_member(document, "reserved_after_1000_bytes")->kind == ASHLAR_JSON_NULL);
+    check_uint(document, "live_end_bytes", 12);
+    report.bytes = ASHLAR_TEXT_EARLY_BYTES;
+    REQUIRE(open_report(&report));
+    check_uint(document, "live_after_1000_bytes", 11);
+}
+
+CASE_WITH(a_report_that_cannot_be_written_is_an_error, open_byte_model()) {
+    const ashlar_text_config config = config_of("", 1);
+    (void)unlink(path);
+    CHECK(ashlar__text_report_write("/absent/report", model, &config, &made_report) == ASHLAR_EIO);
+    HOST_FAILS_AT(
+        1, CHECK(ashlar__text_report_write(path, model, &config, &made_report) == ASHLAR_EHOSTMEM));
+    CHECK(names_in_folder() == 0);
 }
 
 RUN_CASES_IN_FOLDER()

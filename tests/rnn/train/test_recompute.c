@@ -4,7 +4,7 @@
  */
 #include "tests/rnn/model/model_fixture.h"
 
-#include "rnn/data/batch_split.h"
+#include "rnn/data/batcher.h"
 #include "rnn/layer/backend.h"
 
 /* ---- steps of a small model in double precision, in windows and chunks ---- */

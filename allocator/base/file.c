@@ -1,5 +1,5 @@
-/* file_buffer.c - writing a file whole, or not at all. */
-#include "allocator/base/file_buffer.h"
+/* file.c - reading files and pipes; writing a file whole or not at all, a pipe, standard output. */
+#include "allocator/base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,9 +13,120 @@
 #include <unistd.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+
+static ashlar_status fail_errno(const char *verb, const char *path) {
+    const int error = errno;
+    return ashlar__fail(ASHLAR_EIO, "cannot %s %s: %s; check the folder, its permissions and space",
+                        verb, path, strerror(error));
+}
+
+/* ---- reading ---- */
+
+static ashlar_status fail_read(const char *path) {
+    return ashlar__fail(ASHLAR_EIO, "cannot read %s: %s; check the path and its permissions", path,
+                        strerror(errno));
+}
+
+static ashlar_status check_open_file(int fd, const char *path, size_t *bytes) {
+    struct stat info;
+    if (fstat(fd, &info) != 0) {
+        return fail_read(path);
+    }
+    ASHLAR_FAIL_IF(!S_ISREG(info.st_mode), ASHLAR_EIO,
+                   "cannot read %s: it is no regular file; give a file's path", path);
+    *bytes = (size_t)info.st_size;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__file_open(const char *path, int *fd, size_t *bytes) {
+    /* Non-blocking: if `path` is a pipe, a blocking open would wait for the pipe's writer. For a
+     * regular file it makes no difference. */
+    const int opened = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (opened < 0) {
+        return fail_read(path);
+    }
+    const ashlar_status status = check_open_file(opened, path, bytes);
+    if (status != ASHLAR_OK) {
+        (void)close(opened);
+        return status;
+    }
+    *fd = opened;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__file_read_at(int fd, const char *path, size_t offset, void *out,
+                                   size_t bytes) {
+    char *next = out;
+    while (bytes > 0) {
+        const ssize_t part = pread(fd, next, bytes, (off_t)offset);
+        if (part < 0 && errno != EINTR) {
+            return fail_read(path);
+        }
+        ASHLAR_FAIL_IF(part == 0, ASHLAR_EIO,
+                       "cannot read %s: it is shorter than when it was opened", path);
+        const size_t got = part > 0 ? (size_t)part : 0;
+        next += got;
+        bytes -= got;
+        offset += got;
+    }
+    return ASHLAR_OK;
+}
+
+/* The caller frees *text, also on failure. */
+static ashlar_status read_all(int fd, const char *path, size_t bytes, char **text) {
+    ASHLAR_HOST_NEW(*text, bytes + 1, "no host memory for the %zu bytes of %s", bytes, path);
+    return ashlar__file_read_at(fd, path, 0, *text, bytes);
+}
+
+static ashlar_status hand_out(ashlar_status status, char *text, size_t got, char **out,
+                              size_t *bytes) {
+    if (status != ASHLAR_OK) {
+        ashlar__host_free(text);
+        return status;
+    }
+    *out = text;
+    *bytes = got;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__file_read(const char *path, char **out, size_t *bytes) {
+    int fd = -1;
+    size_t size = 0;
+    char *text = NULL;
+    ASHLAR_TRY(ashlar__file_open(path, &fd, &size));
+    const ashlar_status status = read_all(fd, path, size, &text);
+    (void)close(fd); /* nothing was written: close has nothing to report */
+    return hand_out(status, text, size, out, bytes);
+}
+
+/* Read to the end without asking for the size, since a pipe has none. The caller frees *text, also
+ * on failure. */
+static ashlar_status read_to_end(FILE *file, const char *path, char **text, size_t *bytes) {
+    size_t capacity = 0, got;
+    do { /* the last turn reads nothing, and leaves room for a 0 */
+        ASHLAR_HOST_GROW(*text, &capacity, *bytes, "%s: no host memory to read it", path);
+        got = fread(*text + *bytes, 1, capacity - *bytes, file);
+        *bytes += got;
+    } while (got > 0);
+    (*text)[*bytes] = '\0';
+    return ferror(file) ? fail_read(path) : ASHLAR_OK;
+}
+
+ashlar_status ashlar__file_read_stream(const char *path, char **out, size_t *bytes) {
+    char *text = NULL;
+    size_t got = 0;
+    FILE *file = fopen(path, "rbe");
+    if (file == NULL) {
+        return fail_read(path);
+    }
+    const ashlar_status status = read_to_end(file, path, &text, &got);
+    (void)fclose(file);
+    return hand_out(status, text, got, out, bytes);
+}
+
+/* ---- a file whole or not at all ---- */
 
 enum {
     LINKS_MAX = 8,
@@ -35,12 +146,6 @@ struct ashlar_file_buffer {
     size_t used;             /* bytes of `bytes` that wait to be written */
     char bytes[BUFFER_BYTES];
 };
-
-static ashlar_status fail_errno(const char *verb, const ashlar_file_buffer *f) {
-    const int error = errno;
-    return ashlar__fail(ASHLAR_EIO, "cannot %s %s: %s; check the folder, its permissions and space",
-                        verb, f->path, strerror(error));
-}
 
 /* Whether a link leads on, and to where: a step, so that each link's folder is looked at. Where
  * everybody may make files, such as in /tmp, anybody may have put it there. */
@@ -68,10 +173,10 @@ static ashlar_status find_target(ashlar_file_buffer *f) {
     f->base = slash != NULL ? slash + 1 : f->path;
     (void)snprintf(folder, sizeof folder, "%.*s", (int)(f->base - f->path), f->path);
     f->folder = open(slash != NULL ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    ASHLAR_TRY(f->folder < 0 ? fail_errno("write", f) : ASHLAR_OK);
+    ASHLAR_TRY(f->folder < 0 ? fail_errno("write", f->path) : ASHLAR_OK);
     if (fstatat(f->folder, f->base, &f->target, AT_SYMLINK_NOFOLLOW) != 0 && *f->base != '\0') {
         f->target.st_nlink = 0;
-        return errno == ENOENT ? ASHLAR_OK : fail_errno("write", f);
+        return errno == ENOENT ? ASHLAR_OK : fail_errno("write", f->path);
     }
     if (is_followed(f)) {
         return find_target(f);
@@ -92,7 +197,7 @@ static ashlar_status make_new(ashlar_file_buffer *f) {
                        (uint64_t)ashlar__clock_ns() ^ (uint64_t)getpid() << 40);
         f->fd = openat(f->folder, f->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     } while (f->fd < 0 && errno == EEXIST);
-    return f->fd < 0 ? fail_errno("create", f) : ASHLAR_OK;
+    return f->fd < 0 ? fail_errno("create", f->path) : ASHLAR_OK;
 }
 
 ashlar_status ashlar__file_buffer_create(const char *path, ashlar_file_buffer **out) {
@@ -108,7 +213,7 @@ ashlar_status ashlar__file_buffer_create(const char *path, ashlar_file_buffer **
     ASHLAR_HAND_OUT(status, f, ashlar__file_buffer_abort, out);
 }
 
-bool ashlar__file_write_all(int fd, const char *text, size_t bytes) {
+static bool write_all(int fd, const char *text, size_t bytes) {
     while (bytes > 0) {
         const ssize_t put = write(fd, text, bytes); /* Linux cuts what is too much at once */
         if (put < 0 && errno != EINTR) {
@@ -121,8 +226,8 @@ bool ashlar__file_write_all(int fd, const char *text, size_t bytes) {
 }
 
 static void write_out(ashlar_file_buffer *f, const char *text, size_t bytes) {
-    if (f->status == ASHLAR_OK && !ashlar__file_write_all(f->fd, text, bytes)) {
-        f->status = fail_errno("write", f);
+    if (f->status == ASHLAR_OK && !write_all(f->fd, text, bytes)) {
+        f->status = fail_errno("write", f->path);
     }
 }
 
@@ -168,19 +273,19 @@ static ashlar_status set_mode(const ashlar_file_buffer *f) {
     const mode_t mask = is_new || f->target.st_uid != geteuid() ? 0666 & ~read_umask() : 0777;
     return fchmod(f->fd, (is_new ? 0666 : f->target.st_mode) & mask) == 0 || is_new
                ? ASHLAR_OK /* file systems with a single mode refuse to set one */
-               : fail_errno("set the permissions of the new", f);
+               : fail_errno("set the permissions of the new", f->path);
 }
 
 static ashlar_status place(ashlar_file_buffer *f) {
-    ASHLAR_TRY(fsync(f->fd) != 0 ? fail_errno("make durable", f) : ASHLAR_OK);
+    ASHLAR_TRY(fsync(f->fd) != 0 ? fail_errno("make durable", f->path) : ASHLAR_OK);
     if (renameat(f->folder, f->name, f->folder, f->base) != 0) {
-        return fail_errno("replace", f);
+        return fail_errno("replace", f->path);
     }
     f->name[0] = '\0';
     /* Else a crash may undo the rename. EINVAL: this file system cannot sync a folder. */
     return fsync(f->folder) == 0 || errno == EINVAL
                ? ASHLAR_OK
-               : fail_errno("make durable the folder of the new", f);
+               : fail_errno("make durable the folder of the new", f->path);
 }
 
 ashlar_status ashlar__file_buffer_commit(ashlar_file_buffer *f) {
@@ -209,4 +314,43 @@ ashlar_status ashlar__file_write_line(const char *path, const char *text, size_t
     ashlar__file_buffer_put(file, text, bytes);
     ashlar__file_buffer_put(file, "\n", 1);
     return ashlar__file_buffer_commit(file);
+}
+
+/* ---- where a program's user wants it ---- */
+
+static int own_stdout = STDOUT_FILENO; /* what "-" means */
+
+static bool is_dash(const char *path) {
+    return strcmp(path, "-") == 0;
+}
+
+bool ashlar__stream_is(const char *path) {
+    struct stat info;
+    return is_dash(path) ||
+           (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode));
+}
+
+ashlar_status ashlar__stream_take_stdout(void) {
+    const int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (kept < 0 || fflush(stdout) != 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+        return fail_errno("write", "to standard output");
+    }
+    own_stdout = kept;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__stream_write_line(const char *path, const char *text, size_t bytes) {
+    const bool is_stdout = is_dash(path);
+    if (!ashlar__stream_is(path)) {
+        return ashlar__file_write_line(path, text, bytes);
+    }
+    const int fd = is_stdout ? own_stdout : open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    const char *shown = is_stdout ? "to standard output" : path;
+    ashlar_status status = fd >= 0 && write_all(fd, text, bytes) && write_all(fd, "\n", 1)
+                               ? ASHLAR_OK
+                               : fail_errno("write", shown);
+    if (fd >= 0 && !is_stdout && close(fd) != 0 && status == ASHLAR_OK) {
+        status = fail_errno("write", shown);
+    }
+    return status;
 }

@@ -1,5 +1,5 @@
-/* away.c - queues of freed blocks that wait for work on streams other than their home. */
-#include "allocator/heap/away.h"
+/* cross_stream.c - queues of freed blocks that wait for work on streams other than their owner. */
+#include "allocator/heap/heap.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
@@ -10,7 +10,7 @@ enum { LOOKED_AT = 16 };
 
 /* ---- uses ---- */
 
-ashlar_use *ashlar__away_find_use(const ashlar_block *block, const ashlar_stream_state *state) {
+ashlar_use *ashlar__cross_find_use(const ashlar_block *block, const ashlar_stream_state *state) {
     ashlar_use *use = ashlar__block_is_shared(block) ? block->uses : NULL;
     while (use != NULL && use->stream_state != state) {
         use = use->next;
@@ -29,15 +29,6 @@ static void drop_use(ashlar_heap *heap, ashlar_block *block, ashlar_use **link) 
     }
 }
 
-static ashlar_use *new_use(ashlar_heap *heap) {
-    ashlar_use *use = heap->spare_uses;
-    if (use == NULL) {
-        return ashlar__host_calloc(1, sizeof *use);
-    }
-    heap->spare_uses = use->next;
-    return use;
-}
-
 static void add_use(ashlar_block *block, ashlar_use *use, ashlar_stream_state *state) {
     use->stream_state = state;
     use->tick = 0;
@@ -46,31 +37,33 @@ static void add_use(ashlar_block *block, ashlar_use *use, ashlar_stream_state *s
     block->marks |= ASHLAR_BLOCK_SHARED;
 }
 
-ashlar_status ashlar__away_add_use(ashlar_heap *heap, ashlar_block *block,
-                                   ashlar_stream_state *state) {
+ashlar_status ashlar__cross_add_use(ashlar_heap *heap, ashlar_block *block,
+                                    ashlar_stream_state *state) {
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__block_live_bytes(block) > 0);
-    /* A use by the block's home counts, too, if the block was taken for another stream: one that
-     * borrowed the block, or that owned its zone until that stream ended. The stream that frees the
-     * block may be served it again, although its work need not come after the home's later work. */
-    const bool is_own = ashlar__block_home(block) == state && block->stream_state == state;
-    return is_own ? ASHLAR_OK : ashlar__away_add_any_use(heap, block, state);
+    /* A use by the owner counts, too, if the block was taken for another stream: one that borrowed
+     * it, or that owned its zone until that stream ended. The stream that frees the block may be
+     * served it again, although its work need not come after the owner's later work. */
+    const bool is_own = ashlar__block_owner(block) == state && block->stream_state == state;
+    return is_own ? ASHLAR_OK : ashlar__cross_add_any_use(heap, block, state);
 }
 
-ashlar_status ashlar__away_add_any_use(ashlar_heap *heap, ashlar_block *block,
-                                       ashlar_stream_state *state) {
-    if (ashlar__away_find_use(block, state) != NULL) {
+ashlar_status ashlar__cross_add_any_use(ashlar_heap *heap, ashlar_block *block,
+                                        ashlar_stream_state *state) {
+    if (ashlar__cross_find_use(block, state) != NULL) {
         return ASHLAR_OK;
     }
     /* Not the block's own_use, which is kept for the stream of the free. */
-    ashlar_use *use = new_use(heap);
+    ashlar_use *use = heap->spare_uses;
     if (use == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a further stream of a block");
+        ASHLAR_HOST_NEW(use, 1, "no host memory for a further stream of a block");
+    } else {
+        heap->spare_uses = use->next;
     }
     add_use(block, use, state);
     return ASHLAR_OK;
 }
 
-void ashlar__away_drop_uses(ashlar_heap *heap, ashlar_block *block) {
+void ashlar__cross_drop_uses(ashlar_heap *heap, ashlar_block *block) {
     while (ashlar__block_is_shared(block) && block->uses != NULL) {
         drop_use(heap, block, &block->uses);
     }
@@ -91,7 +84,7 @@ static void enlist(ashlar_heap *heap, ashlar_stream_state *user) {
 /* Take a stream out of the list of awaited ones. Returns the link that pointed to `user`, and now
  * points to the next stream. */
 static ashlar_stream_state **delist(ashlar_heap *heap, ashlar_stream_state *user) {
-    ASHLAR_CHECK2(user->is_awaited && user->oldest_away == NULL);
+    ASHLAR_CHECK2(user->is_awaited && user->oldest_cross == NULL);
     ashlar_stream_state **at = &heap->awaited, *before = NULL;
     while (*at != user) {
         before = *at;
@@ -108,12 +101,8 @@ static void hang(ashlar_heap *heap, ashlar_block *block) {
     ashlar_stream_state *user = block->uses->stream_state;
     ASHLAR_CHECK2(ashlar__block_is_shared(block) && ashlar__block_live_bytes(block) == 0);
     block->older = NULL;
-    if (user->oldest_away == NULL) {
-        user->oldest_away = block;
-    } else {
-        user->newest_away->older = block;
-    }
-    user->newest_away = block;
+    *(user->oldest_cross == NULL ? &user->oldest_cross : &user->newest_cross->older) = block;
+    user->newest_cross = block;
     enlist(heap, user);
 }
 
@@ -121,27 +110,25 @@ static void hang(ashlar_heap *heap, ashlar_block *block) {
 static ashlar_block *unhang(ashlar_stream_state *user, ashlar_block **link, ashlar_block *before) {
     ashlar_block *block = *link;
     *link = block->older;
-    if (user->newest_away == block) {
-        user->newest_away = before;
-    }
+    user->newest_cross = user->newest_cross == block ? before : user->newest_cross;
     return block;
 }
 
-/* A block that is in no queue is no longer away. */
+/* A block that is in no queue is counted no more. */
 static void uncount(ashlar_heap *heap, const ashlar_block *block) {
-    ashlar_stream_state *home = ashlar__block_home(block);
-    ASHLAR_CHECK2(home->away_count > 0 && heap->away_bytes >= block->bytes);
-    heap->away_bytes -= block->bytes;
-    home->away_count--;
+    ashlar_stream_state *owner = ashlar__block_owner(block);
+    ASHLAR_CHECK2(owner->cross_count > 0 && heap->cross_bytes >= block->bytes);
+    heap->cross_bytes -= block->bytes;
+    owner->cross_count--;
 }
 
-/* Send home a block that is in no queue and has no use left. */
-static void send_home(ashlar_heap *heap, ashlar_block *block) {
+/* Return a block that is in no queue and has no use left. */
+static void return_block(ashlar_heap *heap, ashlar_block *block) {
     ASHLAR_CHECK2(block->uses == NULL);
     uncount(heap, block);
     block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
     if (ashlar__block_is_of_slot(block)) {
-        block->stream_state = ashlar__block_home(block);
+        block->stream_state = ashlar__block_owner(block);
         atomic_store_explicit(&block->taken, 0, memory_order_release);
     } else {
         ashlar__heap_put_stamped(heap, block, block->covered_by);
@@ -163,11 +150,11 @@ static bool is_done(ashlar_heap *heap, ashlar_block *block) {
 /* Take blocks whose wait for this stream is over from the front of its queue. */
 static bool settle_queue(ashlar_heap *heap, ashlar_stream_state *user) {
     bool is_any = false;
-    while (user->oldest_away != NULL &&
-           ashlar__stream_state_is_past(user, user->oldest_away->uses->tick)) {
-        ashlar_block *block = unhang(user, &user->oldest_away, NULL);
+    while (user->oldest_cross != NULL &&
+           ashlar__stream_state_is_past(user, user->oldest_cross->uses->tick)) {
+        ashlar_block *block = unhang(user, &user->oldest_cross, NULL);
         if (is_done(heap, block)) {
-            send_home(heap, block);
+            return_block(heap, block);
             is_any = true;
         } else {
             hang(heap, block);
@@ -176,45 +163,37 @@ static bool settle_queue(ashlar_heap *heap, ashlar_stream_state *user) {
     return is_any;
 }
 
-bool ashlar__away_settle(ashlar_heap *heap) {
+bool ashlar__cross_settle(ashlar_heap *heap) {
     bool is_any = false;
     for (ashlar_stream_state **link = &heap->awaited; *link != NULL;) {
         ashlar_stream_state *user = *link;
         is_any |= settle_queue(heap, user);
-        if (user->oldest_away == NULL) {
-            link = delist(heap, user);
-        } else {
-            link = &user->next_awaited;
-        }
+        link = user->oldest_cross == NULL ? delist(heap, user) : &user->next_awaited;
     }
     return is_any;
 }
 
 /* ---- freeing ---- */
 
-/* Record an event behind a use, if that is possible now. */
-static ashlar_status cover(ashlar_heap *heap, const ashlar_use *use) {
-    bool unused;
+/* Record an event behind a use. *is_covered false: none can be recorded now. */
+static ashlar_status cover(ashlar_heap *heap, const ashlar_use *use, bool *is_covered) {
     return ashlar__stream_state_try_cover(use->stream_state, heap->range.client, use->tick,
-                                          heap->events_recorded, &unused);
+                                          heap->events_recorded, is_covered);
 }
 
-/*
- * Try to record an event behind a use. If that fails, a request that wants the memory records it.
- */
+/* Try to record an event behind a use. If that fails, a request that wants the memory records
+ * it. */
 static void try_cover(ashlar_heap *heap, const ashlar_use *use) {
+    bool unused;
     if (!heap->is_settling && !ashlar__stream_state_is_past(use->stream_state, use->tick)) {
-        const ashlar_status unused = cover(heap, use);
-        (void)unused;
+        ASHLAR_IGNORE(cover(heap, use, &unused));
     }
 }
 
-/*
- * Small blocks share events: one event follows after this many frees, or bytes. A request that
+/* Small blocks share events: one event follows after this many frees, or bytes. A request that
  * wants such a block earlier records the event itself. That needs a stream that is known to be
  * alive and that other threads can name, so batches are not used if streams are watched, nor on a
- * thread's default stream.
- */
+ * thread's default stream. */
 enum { BATCH_BLOCKS = 32 };
 #define BATCH_BYTES ASHLAR_SC_MAX_BYTES
 
@@ -249,23 +228,23 @@ static void stamp_uses(ashlar_heap *heap, ashlar_block *block, bool are_stamped)
 }
 
 void ashlar__release_own_block(ashlar_heap *heap, ashlar_block *block) {
-    ashlar_stream_state *home = block->window->zone->owner;
+    ashlar_stream_state *owner = block->window->zone->owner;
     ASHLAR_CHECK2(!ashlar__block_is_shared(block) && !ashlar__block_is_of_slot(block));
     const bool is_large = block->bytes > ASHLAR_SC_MAX_BYTES;
     ashlar__heap_put(heap, block);
     if ((is_large && ashlar__heap_has_waited(heap)) ||
-        ashlar__stream_state_is_recorded_at_calls(home, heap->range.client)) {
-        try_cover(heap, &(ashlar_use){.stream_state = home, .tick = home->last_tick});
+        ashlar__stream_state_is_recorded_at_calls(owner, heap->range.client)) {
+        try_cover(heap, &(ashlar_use){.stream_state = owner, .tick = owner->last_tick});
     }
 }
 
 static void release_locked(ashlar_heap *heap, ashlar_block *block, ashlar_stream_state *state,
                            bool are_stamped) {
-    ashlar_stream_state *home = ashlar__block_home(block);
+    ashlar_stream_state *owner = ashlar__block_owner(block);
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__stream_state_is_sound(state));
     (void)ashlar__stream_state_next(state);
     state->last_used = ashlar__heap_count_use(heap);
-    if (state != home && ashlar__away_find_use(block, state) == NULL) {
+    if (state != owner && ashlar__cross_find_use(block, state) == NULL) {
         ASHLAR_ASSERT(block->own_use.stream_state == NULL);
         add_use(block, &block->own_use, state);
     }
@@ -274,18 +253,18 @@ static void release_locked(ashlar_heap *heap, ashlar_block *block, ashlar_stream
         return;
     }
     stamp_uses(heap, block, are_stamped);
-    /* What was borrowed, its home has not used, but for uses that are noted. What was handed on
-     * comes behind all work of its home, on which perhaps no event may ever be recorded again. */
+    /* What was borrowed, its owner has not used, but for uses that are noted. What was handed on
+     * comes behind all work of its owner, on which perhaps no event may ever be recorded again. */
     const bool is_apart = (block->marks & ASHLAR_BLOCK_BORROWED) != 0 ||
-                          ashlar__stream_state_is_silent(home, heap->range.client);
+                          ashlar__stream_state_is_silent(owner, heap->range.client);
     block->covered_by =
-        is_apart && state != home && !home->is_pool ? 0 : ashlar__stream_state_next(home);
+        is_apart && state != owner && !owner->is_pool ? 0 : ashlar__stream_state_next(owner);
     block->stream_state = state;
-    heap->away_bytes += block->bytes;
-    home->away_count++;
-    heap->away_frees++;
+    heap->cross_bytes += block->bytes;
+    owner->cross_count++;
+    heap->cross_frees++;
     if (is_done(heap, block)) {
-        send_home(heap, block);
+        return_block(heap, block);
     } else {
         hang(heap, block);
     }
@@ -310,20 +289,18 @@ void ashlar__release_stamped_locked(ashlar_heap *heap, ashlar_block *block,
 /* ---- asking whether streams are done, and waiting for them ---- */
 
 static ashlar_status ask(ashlar_heap *heap, ashlar_stream_state *user) {
-    if (user->oldest_away == NULL || ashlar__stream_state_is_past(user, user->last_tick)) {
+    if (user->oldest_cross == NULL || ashlar__stream_state_is_past(user, user->last_tick)) {
         return ASHLAR_OK;
     }
-    /*
-     * There may be no event behind the newest use yet. One recorded now would complete later, so
-     * ask first whether the stream is idle.
-     */
-    return user->newest_away->uses->tick < user->recorded
+    /* There may be no event behind the newest use yet. One recorded now would complete later, so
+     * ask first whether the stream is idle. */
+    return user->newest_cross->uses->tick < user->recorded
                ? ashlar__stream_state_ask(user, heap->range.client, user->last_tick,
                                           heap->events_recorded)
                : ashlar__stream_state_ask_idle(user, heap->range.client, heap->events_recorded);
 }
 
-ashlar_status ashlar__away_ask(ashlar_heap *heap, size_t count) {
+ashlar_status ashlar__cross_ask(ashlar_heap *heap, size_t count) {
     ashlar_status status = ASHLAR_OK;
     ashlar_stream_state *user = heap->awaited, *asked = NULL;
     for (; count > 0 && user != NULL && status == ASHLAR_OK; count--) {
@@ -340,29 +317,29 @@ ashlar_status ashlar__away_ask(ashlar_heap *heap, size_t count) {
         asked->next_awaited = NULL;
         heap->awaited = user;
     }
-    (void)ashlar__away_settle(heap);
+    (void)ashlar__cross_settle(heap);
     return status;
 }
 
-/* Whether work that is queued on a stream from now on comes behind that of the block's home. It
+/* Whether work that is queued on a stream from now on comes behind that of the block's owner. It
  * does where the block was freed on the stream, except that graphs are launched on any stream. */
-static bool is_behind_home(const ashlar_block *block, const ashlar_stream_state *state) {
-    const ashlar_stream_state *home = ashlar__block_home(block);
-    return !home->is_pool && (home->released_on == NULL || home->released_on == state);
+static bool is_behind_owner(const ashlar_block *block, const ashlar_stream_state *state) {
+    const ashlar_stream_state *owner = ashlar__block_owner(block);
+    return !owner->is_pool && (owner->released_on == NULL || owner->released_on == state);
 }
 
-ashlar_block *ashlar__away_take_own(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes) {
+ashlar_block *ashlar__cross_take_own(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes) {
     ashlar_block *before = NULL;
-    ashlar_block **link = &state->oldest_away;
+    ashlar_block **link = &state->oldest_cross;
     for (size_t i = 0; *link != NULL && i < LOOKED_AT; i++) {
         ashlar_block *block = *link;
         /* The block was freed on this stream, behind the work of its borrower. */
         if (!ashlar__block_is_of_slot(block) && block->bytes == bytes &&
-            is_behind_home(block, state) && block->uses == &block->own_use &&
+            is_behind_owner(block, state) && block->uses == &block->own_use &&
             block->own_use.next == NULL) {
             (void)unhang(state, link, before);
             uncount(heap, block);
-            ashlar__away_drop_uses(heap, block);
+            ashlar__cross_drop_uses(heap, block);
             return block;
         }
         before = block;
@@ -371,9 +348,9 @@ ashlar_block *ashlar__away_take_own(ashlar_heap *heap, ashlar_stream_state *stat
     return NULL;
 }
 
-void ashlar__away_take_out(ashlar_heap *heap, ashlar_block *block) {
+void ashlar__cross_take_out(ashlar_heap *heap, ashlar_block *block) {
     ashlar_stream_state *user = block->uses->stream_state;
-    ashlar_block *before = NULL, **link = &user->oldest_away;
+    ashlar_block *before = NULL, **link = &user->oldest_cross;
     while (*link != block) {
         ASHLAR_CHECK2(*link != NULL);
         before = *link;
@@ -381,7 +358,7 @@ void ashlar__away_take_out(ashlar_heap *heap, ashlar_block *block) {
     }
     (void)unhang(user, link, before);
     uncount(heap, block);
-    ashlar__away_drop_uses(heap, block);
+    ashlar__cross_drop_uses(heap, block);
 }
 
 /* Have an event behind every use of a block. *are_covered false: some stream can have none now. */
@@ -390,8 +367,7 @@ static ashlar_status cover_uses(ashlar_heap *heap, const ashlar_block *block, bo
     *are_covered = true;
     for (const ashlar_use *use = block->uses; use != NULL && status == ASHLAR_OK && *are_covered;
          use = use->next) {
-        status = ashlar__stream_state_try_cover(use->stream_state, heap->range.client, use->tick,
-                                                heap->events_recorded, are_covered);
+        status = cover(heap, use, are_covered);
     }
     return status;
 }
@@ -410,32 +386,32 @@ static ashlar_status wait_for_uses(ashlar_heap *heap, ashlar_stream_state *state
     return status;
 }
 
-ashlar_status ashlar__away_join(ashlar_heap *heap, ashlar_stream_state *state, ashlar_block *block,
-                                bool *is_joined) {
+ashlar_status ashlar__cross_join(ashlar_heap *heap, ashlar_stream_state *state, ashlar_block *block,
+                                 bool *is_joined) {
     *is_joined = true;
     if (!ashlar__block_is_shared(block)) {
         return ASHLAR_OK;
     }
     const ashlar_status status = wait_for_uses(heap, state, block, is_joined);
     if (status == ASHLAR_OK && *is_joined) {
-        ashlar__away_drop_uses(heap, block);
+        ashlar__cross_drop_uses(heap, block);
     }
     return status;
 }
 
-void ashlar__away_try_cover(ashlar_heap *heap, const ashlar_block *block) {
+void ashlar__cross_try_cover(ashlar_heap *heap, const ashlar_block *block) {
     for (ashlar_use *use = ashlar__block_is_shared(block) ? block->uses : NULL; use != NULL;
          use = use->next) {
         try_cover(heap, use);
     }
 }
 
-/* Send a block home from a queue, and let its home wait for its uses. *is_sent false: some use can
+/* Return a block from a queue, and let its owner wait for its uses. *is_sent false: some use can
  * have no event now, and the block stays. */
 static ashlar_status send_waiting(ashlar_heap *heap, ashlar_stream_state *user, ashlar_block **link,
                                   ashlar_block *before, bool *is_sent) {
-    ashlar_stream_state *home = ashlar__block_home(*link);
-    const ashlar_status status = wait_for_uses(heap, home, *link, is_sent);
+    ashlar_stream_state *owner = ashlar__block_owner(*link);
+    const ashlar_status status = wait_for_uses(heap, owner, *link, is_sent);
     if (status != ASHLAR_OK || !*is_sent) {
         return status;
     }
@@ -443,29 +419,29 @@ static ashlar_status send_waiting(ashlar_heap *heap, ashlar_stream_state *user, 
     while (block->uses != NULL) {
         drop_use(heap, block, &block->uses);
     }
-    /* The uses may still run, but the home's later work now comes behind them. */
-    block->covered_by = ashlar__stream_state_next(home);
-    send_home(heap, block);
+    /* The uses may still run, but the owner's later work now comes behind them. */
+    block->covered_by = ashlar__stream_state_next(owner);
+    return_block(heap, block);
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__away_bring_home(ashlar_heap *heap) {
+ashlar_status ashlar__cross_return_all(ashlar_heap *heap) {
     ashlar_status status = ASHLAR_OK;
     for (ashlar_stream_state *user = heap->awaited; user != NULL; user = user->next_awaited) {
-        ashlar_block *before = NULL, **link = &user->oldest_away;
+        ashlar_block *before = NULL, **link = &user->oldest_cross;
         while (*link != NULL && status == ASHLAR_OK) {
             bool is_sent = false;
-            if (ashlar__stream_state_can_wait(ashlar__block_home(*link), heap->range.client)) {
+            if (ashlar__stream_state_can_wait(ashlar__block_owner(*link), heap->range.client)) {
                 status = send_waiting(heap, user, link, before, &is_sent);
             }
             if (!is_sent) {
-                heap->left_away++;
+                heap->left_cross++;
                 before = *link;
                 link = &before->older;
             }
         }
     }
-    (void)ashlar__away_settle(heap);
+    (void)ashlar__cross_settle(heap);
     return status;
 }
 
@@ -479,15 +455,15 @@ static bool is_prompt(const ashlar_block *block) {
 
 /* Considers only blocks from the stream's own zones: in another stream's gap, no stamp would show
  * that `state` has waited. */
-ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
-                                bool prompt, bool *found) {
+ashlar_status ashlar__cross_wait(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
+                                 bool prompt, bool *found) {
     *found = false;
     for (ashlar_stream_state *user = heap->awaited; user != NULL; user = user->next_awaited) {
-        ashlar_block *before = NULL, **link = &user->oldest_away;
+        ashlar_block *before = NULL, **link = &user->oldest_cross;
         for (size_t i = 0; *link != NULL && i < LOOKED_AT; i++) {
             ashlar_block *block = *link;
             if (block->bytes >= bytes && !ashlar__block_is_of_slot(block) &&
-                ashlar__block_home(block) == state && (!prompt || is_prompt(block))) {
+                ashlar__block_owner(block) == state && (!prompt || is_prompt(block))) {
                 const ashlar_status status = send_waiting(heap, user, link, before, found);
                 if (status != ASHLAR_OK || *found) {
                     return status;
@@ -500,11 +476,12 @@ ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stream_state *state, s
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__away_cover(ashlar_heap *heap) {
+ashlar_status ashlar__cross_cover(ashlar_heap *heap) {
+    bool unused;
     for (const ashlar_stream_state *user = heap->awaited; user != NULL; user = user->next_awaited) {
-        for (const ashlar_block *block = user->oldest_away; block != NULL; block = block->older) {
+        for (const ashlar_block *block = user->oldest_cross; block != NULL; block = block->older) {
             for (const ashlar_use *use = block->uses; use != NULL; use = use->next) {
-                ASHLAR_TRY(cover(heap, use));
+                ASHLAR_TRY(cover(heap, use, &unused));
             }
         }
     }
@@ -513,18 +490,18 @@ ashlar_status ashlar__away_cover(ashlar_heap *heap) {
 
 /* ---- queues that change hands ---- */
 
-void ashlar__away_move_queue(ashlar_heap *heap, ashlar_stream_state *from,
-                             ashlar_stream_state *to) {
-    ashlar_block *list = from->oldest_away;
-    from->oldest_away = from->newest_away = NULL;
+void ashlar__cross_move_queue(ashlar_heap *heap, ashlar_stream_state *from,
+                              ashlar_stream_state *to) {
+    ashlar_block *list = from->oldest_cross;
+    from->oldest_cross = from->newest_cross = NULL;
     if (from->is_awaited) {
         delist(heap, from); /* since the caller may delete `from` next */
     }
     while (list != NULL) {
         ashlar_block *block = list;
         list = block->older;
-        ashlar_use *there = ashlar__away_find_use(block, to), *use = block->uses;
-        if (ashlar__block_home(block) == to) {
+        ashlar_use *there = ashlar__cross_find_use(block, to), *use = block->uses;
+        if (ashlar__block_owner(block) == to) {
             block->covered_by = ashlar__stream_state_next(to);
             drop_use(heap, block, &block->uses);
         } else if (there != NULL) {
@@ -537,36 +514,9 @@ void ashlar__away_move_queue(ashlar_heap *heap, ashlar_stream_state *from,
             there->tick = ashlar__stream_state_next(to) - 1;
         }
         if (block->uses == NULL) {
-            send_home(heap, block);
+            return_block(heap, block);
         } else {
             hang(heap, block);
         }
     }
-}
-
-/* ---- checking ---- */
-
-ashlar_status ashlar__away_check(const ashlar_heap *heap) {
-    size_t bytes = 0;
-    for (const ashlar_stream_state *user = heap->awaited; user != NULL; user = user->next_awaited) {
-        const ashlar_block *newest = NULL;
-        for (const ashlar_block *block = user->oldest_away; block != NULL; block = block->older) {
-            if (!user->is_awaited || !ashlar__block_is_shared(block) ||
-                ashlar__block_live_bytes(block) != 0 || block->uses == NULL ||
-                block->uses->stream_state != user) {
-                return ashlar__fail(ASHLAR_EFORMAT,
-                                    "away check: block at offset %zu is in the wrong queue",
-                                    block->offset);
-            }
-            bytes += block->bytes;
-            newest = block;
-        }
-        if (newest != user->newest_away) {
-            return ashlar__fail(ASHLAR_EFORMAT, "away check: a queue does not end where it says");
-        }
-    }
-    return bytes == heap->away_bytes
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_EFORMAT, "away check: %zu bytes are away, counted %zu", bytes,
-                              heap->away_bytes);
 }
