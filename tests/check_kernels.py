@@ -20,9 +20,10 @@ SOURCES = ["arena/optimizer/optimizer_cuda.cu", "rnn/layer/ops_cuda.cu"]
 COMPILED = 5  # columns that are ptxas's
 # A multiprocessor of sm_90: NVIDIA's CUDA C++ Programming Guide, "Technical Specifications".
 WARPS, BLOCKS, REGISTERS, SHARED, SHARED_OF_SYSTEM = 64, 32, 65536, 228 << 10, 1 << 10
-# Ampere and Hopper, which the kernels' image has code for, and Blackwell in data centres and
+# Ampere and Hopper, which the kernels' images have code for, and Blackwell in data centres and
 # elsewhere, which the driver compiles for.
 CODES = 80, 90, 100, 120
+IN_IMAGES = 80, 90
 
 
 def constants():
@@ -111,7 +112,7 @@ def has_code(path):
 
 def find_lacks(nvcc, images):
     """Architectures that nvcc could have made code for, and an image has none for."""
-    known = set(known_codes(nvcc))
+    known = set(known_codes(nvcc)) & set(IN_IMAGES)
     for path in images:
         codes, has_ptx = has_code(path)
         if not has_ptx or not known <= codes:

@@ -154,9 +154,9 @@ CASE(a_umask_that_cannot_be_read_opens_a_file_to_nobody) {
     struct stat info;
     const mode_t before = umask(022);
     (void)unlink(path);
-    fail(PREAD, 1, EIO);
+    fail(READ, 1, EIO);
     CHECK(replace_by("new") == ASHLAR_OK);
-    has_failed(PREAD);
+    has_failed(READ);
     CHECK(stat(path, &info) == 0 && (info.st_mode & 0777) == 0600);
     (void)umask(before);
 }

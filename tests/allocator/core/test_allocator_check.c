@@ -72,7 +72,7 @@ CASE_WITH(a_deferred_block_in_the_wrong_queue_is_noticed, set_up_used()) {
     NOTICES(block->uses->stream_state, NULL, "is in the wrong queue");
     NOTICES(block->uses, NULL, "is in the wrong queue");
     NOTICES(block->requested, 1, "");
-    NOTICES(allocator->heap.cross_bytes, kept_ + 512, "away");
+    NOTICES(allocator->heap.cross_bytes, kept_ + 512, "cross-stream");
 }
 
 /* A block in the page map where none begins, and a stray one among those that are free. */
