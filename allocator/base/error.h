@@ -2,7 +2,7 @@
 #ifndef ASHLAR_ERROR_H
 #define ASHLAR_ERROR_H
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 #include "allocator/base/compiler.h"
 

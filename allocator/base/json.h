@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 enum { ASHLAR_JSON_DEPTH = 64 };
 

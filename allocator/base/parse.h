@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 /* Part of a text. No 0 follows its last byte, and it owns nothing. */
 typedef struct ashlar_piece {

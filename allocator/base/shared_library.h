@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 #include "allocator/base/threads.h"
 

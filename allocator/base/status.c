@@ -3,7 +3,7 @@
 #include "allocator/base/error.h"
 
 #include <ashlar/allocator.h>
-#include <ashlar/version.h>
+#include <ashlar/base.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

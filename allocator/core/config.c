@@ -1,7 +1,7 @@
 /* config.c - reading, checking and writing an allocator's options, from the table in config.h. */
 #include "allocator/core/core.h"
 
-#include <ashlar/config.h>
+#include <ashlar/allocator.h>
 
 #include <inttypes.h>
 #include <stdio.h>

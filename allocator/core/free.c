@@ -81,8 +81,7 @@ ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **b
     return status;
 }
 
-ashlar_status ashlar_allocator_segment(ashlar_allocator *a, const void *ptr, void **base,
-                                       size_t *bytes) {
+ashlar_status ashlar_segment(ashlar_allocator *a, const void *ptr, void **base, size_t *bytes) {
     void *start;
     size_t block_bytes;
     ASHLAR_FAIL_IF(a->heap.range.kind != ASHLAR_RANGE_SHARED, ASHLAR_ENOTSUP,

@@ -7,7 +7,7 @@
  */
 #include "allocator/core/core.h"
 
-#include <ashlar/graph_pool.h>
+#include <ashlar/allocator.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"

@@ -320,7 +320,7 @@ ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream
     return act_on(a, &call, find_own(a));
 }
 
-ashlar_status ashlar_allocator_usable_bytes(ashlar_allocator *a, const void *ptr, size_t *out) {
+ashlar_status ashlar_usable_bytes(ashlar_allocator *a, const void *ptr, size_t *out) {
     ASHLAR_REFUSE_OF_PARENT(a);
     const ashlar_cache *own = find_own(a);
     ashlar_block *block = NULL;

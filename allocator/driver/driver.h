@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 #include "allocator/driver/cuda_abi.h"
 

@@ -1,6 +1,6 @@
 /* cuda.c - the functions behind ashlar/cuda_dropin.h, built without CUDA's headers. */
 #include <ashlar/device.h>
-#include <ashlar/export.h>
+#include <ashlar/base.h>
 
 #include "allocator/dropin/devices.h"
 #include "allocator/dropin/frees.h"

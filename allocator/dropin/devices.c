@@ -262,7 +262,7 @@ ashlar_allocator *ashlar__dropin_owner(const void *ptr) {
     size_t bytes;
     for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
         ashlar_allocator *a = ashlar__dropin_peek(i);
-        if (a != NULL && ashlar_allocator_usable_bytes(a, ptr, &bytes) == ASHLAR_OK) {
+        if (a != NULL && ashlar_usable_bytes(a, ptr, &bytes) == ASHLAR_OK) {
             return a;
         }
     }

@@ -55,7 +55,7 @@
 
 #include <limits.h>
 
-#include <ashlar/export.h>
+#include <ashlar/base.h>
 
 #include "allocator/base/compiler.h"
 #include "allocator/dropin/frees.h"

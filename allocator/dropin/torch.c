@@ -151,7 +151,7 @@ void ashlar_torch_forget_stream(ashlar_stream stream) {
 
 void *ashlar_torch_base_alloc(void *ptr, size_t *bytes) {
     ashlar_allocator *a = ashlar__dropin_owner(ptr);
-    if (a == NULL || ashlar_allocator_usable_bytes(a, ptr, bytes) != ASHLAR_OK) {
+    if (a == NULL || ashlar_usable_bytes(a, ptr, bytes) != ASHLAR_OK) {
         *bytes = 0;
     }
     return ptr;

@@ -31,7 +31,7 @@
 #include <stdint.h>
 
 #include <ashlar/allocator.h>
-#include <ashlar/export.h>
+#include <ashlar/base.h>
 
 /*
  * The C++ types in PyTorch's interface, as C structures: the layouts of the Itanium C++ ABI and of

@@ -10,7 +10,7 @@
  */
 #include "allocator/dropin/torch.h"
 
-#include <ashlar/graph_pool.h>
+#include <ashlar/allocator.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"

@@ -20,7 +20,7 @@
 
 #include <stdatomic.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 #include "allocator/heap/block.h"
 #include "allocator/base/check_level.h"

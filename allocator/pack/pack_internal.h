@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/pack.h>
+#include <ashlar/plan.h>
 
 /* ---- memory ---- */
 

@@ -203,7 +203,7 @@ bool ashlar__pack_has_time(ashlar_pack_state *state) {
         return false;
     }
     budget->now.elapsed_ms = now - budget->begin_ms;
-    /* <ashlar/pack.h> promises `progress` what these two lines assert. */
+    /* <ashlar/plan.h> promises `progress` what these two lines assert. */
     ASHLAR_CHECK2(budget->now.strategy != NULL);
     ASHLAR_CHECK2(budget->now.plan_bytes == 0 || budget->now.plan_bytes >= budget->now.bound_bytes);
     if (options->progress != NULL && now - budget->told_ms >= TELL_EVERY_MS) {

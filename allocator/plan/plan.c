@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include <ashlar/pack.h>
+#include <ashlar/allocator.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"

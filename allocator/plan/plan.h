@@ -22,7 +22,7 @@
 #ifndef ASHLAR_PLAN_INTERNAL_H
 #define ASHLAR_PLAN_INTERNAL_H
 
-#include <ashlar/plan.h>
+#include <ashlar/allocator.h>
 
 #include "allocator/heap/stream_state.h"
 

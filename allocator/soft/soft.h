@@ -69,7 +69,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 /*
  * Start afresh with the devices that `spec` describes. Work that has not run is dropped; every

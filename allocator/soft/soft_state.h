@@ -32,7 +32,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/compiler.h"

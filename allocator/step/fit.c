@@ -2,7 +2,7 @@
  * fit.c - finding the largest value, of a batch size for example, with which a program runs on a
  * device of a given size, and the smallest device on which it runs with that value.
  */
-#include <ashlar/fit.h>
+#include <ashlar/plan.h>
 
 #include "allocator/base/error.h"
 #include "allocator/core/core.h"

@@ -3,7 +3,7 @@
 #ifndef ASHLAR_STEP_H
 #define ASHLAR_STEP_H
 
-#include <ashlar/warmup.h>
+#include <ashlar/plan.h>
 
 #include "allocator/core/core.h"
 

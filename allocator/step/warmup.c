@@ -2,12 +2,10 @@
  * warmup.c - the warm-up of a program that works in steps: record every length, plan, prove that
  * later steps change nothing, and seal the allocator.
  */
-#include <ashlar/warmup.h>
+#include <ashlar/plan.h>
 
 #include <stdio.h>
 #include <string.h>
-
-#include <ashlar/plan.h>
 
 #include "allocator/base/error.h"
 #include "allocator/core/core.h"

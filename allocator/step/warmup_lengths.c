@@ -1,6 +1,6 @@
 /* warmup_lengths.c - which lengths a warm-up goes through, which of them share a key, and what each
  * key's steps need. */
-#include <ashlar/warmup.h>
+#include <ashlar/plan.h>
 
 #include "allocator/base/error.h"
 #include "allocator/core/core.h"

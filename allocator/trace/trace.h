@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 /* The actions: our name, also in snapshots; the name in RMM's log (NULL: not in it). */
 #define ASHLAR_TRACE_ACTION_MAP(X) \

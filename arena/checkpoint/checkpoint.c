@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <ashlar/checkpoint.h>
+#include <ashlar/arena.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"

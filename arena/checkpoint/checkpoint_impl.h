@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <ashlar/checkpoint.h>
+#include <ashlar/arena.h>
 #include <ashlar/device.h>
 
 /* ---- region pieces ---- */

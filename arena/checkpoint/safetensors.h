@@ -15,9 +15,8 @@
 
 #include <stddef.h>
 
-#include <ashlar/checkpoint.h>
-#include <ashlar/dtype.h>
-#include <ashlar/status.h>
+#include <ashlar/arena.h>
+#include <ashlar/base.h>
 
 enum {
     ASHLAR_SAFETENSORS_RANK_MAX = 8,

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <ashlar/dtype.h>
+#include <ashlar/base.h>
 
 #include "allocator/base/compiler.h"
 

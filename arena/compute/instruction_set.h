@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 #include "arena/compute/element.h"
 

@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 enum { ASHLAR_WORKERS_MAX = 256 };
 

@@ -186,7 +186,7 @@ static ashlar_status check_regions(const ashlar_arena *arena) {
             continue;
         }
         ASHLAR_FAIL_IF(
-            ashlar_allocator_usable_bytes(arena->allocator, arena->regions[i], &bytes) != ASHLAR_OK,
+            ashlar_usable_bytes(arena->allocator, arena->regions[i], &bytes) != ASHLAR_OK,
             ASHLAR_EMOVED, "the %s have lost their block: %s", text, ashlar_error_detail());
         ASHLAR_FAIL_IF(bytes < wanted, ASHLAR_EMOVED, "the %s need %zu bytes, their block has %zu",
                        text, wanted, bytes);

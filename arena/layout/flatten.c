@@ -1,5 +1,5 @@
 /* flatten.c - gathers tensors that lie scattered in memory into a region. */
-#include <ashlar/flatten.h>
+#include <ashlar/arena.h>
 
 #include <limits.h>
 #include <stdlib.h>

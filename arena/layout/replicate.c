@@ -1,5 +1,5 @@
 /* replicate.c - copies an arena to another device, and keeps such replicas up to date. */
-#include <ashlar/replica.h>
+#include <ashlar/arena.h>
 
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/check_level.h"

@@ -1,6 +1,6 @@
 /* schedule.c - the learning rate of each step: a warm-up, then constant, along a cosine, or lowered
  * every so many steps. */
-#include <ashlar/schedule.h>
+#include <ashlar/optimizer.h>
 
 #include <math.h>
 #include <stdbool.h>

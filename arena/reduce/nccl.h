@@ -7,8 +7,7 @@
 
 #include <stddef.h>
 
-#include <ashlar/dtype.h>
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 #include "allocator/driver/cuda_abi.h"
 

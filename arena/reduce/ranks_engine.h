@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/dtype.h>
+#include <ashlar/base.h>
 
 enum { ASHLAR_ENGINE_VERSION = 4, ASHLAR_ENGINE_REQUEST_BYTES = 32 };
 

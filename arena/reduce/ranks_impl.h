@@ -4,7 +4,7 @@
 #ifndef ASHLAR_RANKS_IMPL_H
 #define ASHLAR_RANKS_IMPL_H
 
-#include <ashlar/ranks.h>
+#include <ashlar/reduce.h>
 
 #include <stdatomic.h>
 

@@ -6,7 +6,7 @@
 
 #include <ashlar/arena.h>
 #include <ashlar/device.h>
-#include <ashlar/dtype.h>
+#include <ashlar/base.h>
 
 /* to[i] += from[i]. F16 and BF16 are added in F32 and rounded. Except for NaNs, a + b and b + a
  * have the same bits. Threads: any. */

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <ashlar/checkpoint.h>
+#include <ashlar/arena.h>
 
 #include "allocator/base/host.h"
 #include "arena/compute/workers.h"

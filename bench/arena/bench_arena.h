@@ -7,7 +7,6 @@
 
 #include <ashlar/arena.h>
 #include <ashlar/device.h>
-#include <ashlar/flatten.h>
 #include <ashlar/optimizer.h>
 
 #include "arena/optimizer/optimizer_impl.h"

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include <ashlar/device.h>
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 #include "allocator/base/json.h"
 #include "rnn/programs/options.h"

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 #include "bench/harness/harness.h"
 #include "bench/peers/peer.h"

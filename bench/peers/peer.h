@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include <ashlar/device.h>
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 /* A peer: one of the allocators that the benchmark compares, as a table of functions; and
  * the list of all peers. */

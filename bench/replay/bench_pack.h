@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include <ashlar/pack.h>
+#include <ashlar/plan.h>
 
 #include "allocator/base/json.h"
 #include "allocator/base/parse.h"

@@ -9,7 +9,7 @@
 
 #include <ashlar/allocator.h>
 #include <ashlar/plan.h>
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 #include "allocator/base/json.h"
 

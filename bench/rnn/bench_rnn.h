@@ -8,7 +8,6 @@
 
 #include <ashlar/allocator.h>
 #include <ashlar/rnn.h>
-#include <ashlar/rnn_layout.h>
 
 #include "bench/harness/harness.h"
 

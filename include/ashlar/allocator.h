@@ -5,6 +5,13 @@
  * Later work on the same stream may reuse the block at once. Another stream gets it only when an
  * event proves that the last use is over, or after a wait for that event is queued on it.
  *
+ * THE CORE, fifteen functions: ashlar_device_open(), ashlar_device_close();
+ * ashlar_allocator_create(), ashlar_allocator_destroy(); ashlar_alloc(), ashlar_free(),
+ * ashlar_free_on(), ashlar_record_stream(); ashlar_allocator_get_stats(), ashlar_allocator_trim(),
+ * ashlar_allocator_seal(); and for steps (plan.h) ashlar_allocator_warmup(), ashlar_warmup_key(),
+ * ashlar_step_begin(), ashlar_step_end(). All else is for those who need it. What concerns a block
+ * has a short name (ashlar_alloc, ashlar_usable_bytes); the rest begins with what it is about.
+ *
  * NAMED STREAMS. These events are recorded late: when another stream wants the block or, if other
  * streams used it, at its free. So a stream that was passed to any function together with an
  * allocator must stay alive until ashlar_allocator_forget_stream(), which ashlar_stream_destroy()
@@ -31,10 +38,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/config.h>
+#include <ashlar/base.h>
 #include <ashlar/device.h>
-#include <ashlar/export.h>
-#include <ashlar/status.h>
+#include <ashlar/plan.h>
 
 ASHLAR_BEGIN_DECLS
 
@@ -106,6 +112,8 @@ typedef struct ashlar_stats {
     ashlar_tag_stats tags[ASHLAR_TAG_COUNT];
 } ashlar_stats;
 
+/* ---- the core ---- */
+
 /*
  * Make an allocator on `device`, with the default options, changed by ASHLAR_CONF in the
  * environment. It reserves addresses, but takes memory only if the option `reserve` asks for it.
@@ -123,6 +131,346 @@ typedef struct ashlar_stats {
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create(ashlar_device *device,
                                                                    ashlar_allocator **out);
+
+/*
+ * Wait for the device and return all memory to the driver, including live blocks. NULL is allowed.
+ * Threads: no other call on this allocator may be under way.
+ */
+ASHLAR_API void ashlar_allocator_destroy(ashlar_allocator *allocator);
+
+/*
+ * Take a block of at least `bytes` bytes for work queued on `stream` from now on.
+ *
+ * bytes    1 .. the device's memory. Blocks are multiples of 512 B. Requests of 32 to 512 KiB are
+ *          rounded up by less than 1/32, all others to the next multiple
+ * tag      what the block is for; ashlar_alloc() uses ASHLAR_TAG_USER
+ * stream   any stream of the device; named from now on (see the top of this file)
+ * out      the block's device address, a multiple of 512; unchanged on failure
+ *
+ * These are tried in order until one serves the request; ashlar_stats counts each:
+ *
+ *   1. the plan of the step that the calling thread is in (plan.h), or the thread's cache
+ *   2. the free memory of `stream` itself; then blocks of it that other streams were using, if
+ *      their events have completed, and the memory of streams that have ended
+ *   3. newly mapped memory, if the limit and the seal allow it: no stream is made to wait for
+ *   another one while memory can be mapped
+ *   4. another stream's free memory, if its last use is over; then another stream's after a wait
+ *   queued on `stream`; then free memory from anywhere, unmapped there and mapped for this request
+ *   5. any of the above after every thread's cache was emptied, then with the memory of plans that
+ *      no step is in, then after the program's callback (ashlar_allocator_set_reclaim()), then
+ *      after the host has waited for work that holds free memory
+ *
+ * Ownership: the caller owns *out until ashlar_free().
+ * Threads:   any.  Stream: may queue one event wait on `stream`.
+ * Errors:    ASHLAR_EINVAL (bytes; tag; a stream that is captured without a pool, see
+ *            allocator.h), ASHLAR_ENOMEM (the detail gives the bytes requested, live and reserved,
+ *            the largest hole, and the driver's error), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. A call
+ *            that fails loses no memory.
+ * Cost:      a hit in the thread's cache takes no lock, makes no call out of the library and writes
+ *            nothing that another thread writes; a miss finds a block in O(log n), for n gaps of
+ *            about its size, or calls the driver. It takes a lock if other threads use the stream,
+ *            or memory is short. The lock is not held while the host waits.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc(ashlar_allocator *allocator, size_t bytes,
+                                                        ashlar_stream stream, void **out);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_tagged(ashlar_allocator *allocator,
+                                                               size_t bytes, ashlar_tag tag,
+                                                               ashlar_stream stream, void **out);
+
+/*
+ * Give a block back. Work queued so far on the stream that allocated it may still use it. Later
+ * work on that stream may reuse the block at once; other streams get it only once they provably
+ * come after the earlier work.
+ *
+ * ptr      as returned by ashlar_alloc(); NULL is allowed and does nothing
+ * stream   ashlar_free_on: the stream of the block's last use, named from now on. Its work must be
+ *          ordered after the ashlar_alloc() of this block on the stream that allocated it, for
+ *          example by a wait for an event recorded there, even if nothing was queued there since:
+ *          only that stream is ordered after the block's earlier owner. Uses on further streams
+ *          must be ordered before this free. A block of a graph pool (allocator.h) goes back to
+ *          its pool, whatever the stream.
+ *
+ * Threads: any.
+ * Errors:  ASHLAR_EPOINTER (foreign, inside a block, or freed before; nothing changes),
+ *          ASHLAR_EHOSTMEM (ashlar_free_on, first use of that stream; nothing changes).
+ *          In a guard mode (ashlar_guard) also ASHLAR_EDRIVER, ASHLAR_ENOMEM and ASHLAR_EHOSTMEM
+ *          (nothing changes), and ASHLAR_EDAMAGE: the block is freed, and the detail describes
+ *          damage found by now, to this block or an earlier one.
+ * Cost:    O(1) to find the block, no driver call; a block that other streams used has an event
+ *          recorded behind each such use, small blocks together. In a guard mode see ashlar_guard.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free(ashlar_allocator *allocator, void *ptr);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free_on(ashlar_allocator *allocator, void *ptr,
+                                                          ashlar_stream stream);
+
+/*
+ * Tell the allocator that work on a further stream uses the block. Once the block is freed, its
+ * next use comes after all work that was queued on that stream before the free.
+ *
+ * ptr      the address of a live block
+ * stream   any stream of the device, named from now on; the one the block was taken for changes
+ *          nothing
+ *
+ * Threads: any.
+ * Errors:  ASHLAR_EPOINTER (as for ashlar_free), ASHLAR_EHOSTMEM; nothing changes then.
+ * Cost:    O(streams of the block), takes the lock; an event is recorded when the block is freed,
+ *          or one for many small blocks.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_record_stream(ashlar_allocator *allocator,
+                                                                void *ptr, ashlar_stream stream);
+
+/*
+ * Call this after queuing the last work on `stream` and before destroying the stream: a named
+ * stream must be forgotten, by each allocator it was passed to. ashlar_stream_destroy() does so
+ * itself. Blocks used on the stream stay valid, live ones too, and their next use comes after all
+ * of the stream's work. The same handle may then be passed again, as another stream.
+ *
+ * Threads: any; none may use the stream any more.
+ * Stream:  records an event on it, if the allocator has seen it at all.
+ * Errors:  ASHLAR_EINVAL (the stream is being captured), ASHLAR_EDRIVER, ASHLAR_ENOMEM; nothing
+ *          changes.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_allocator_forget_stream(ashlar_allocator *allocator, ashlar_stream stream);
+
+/*
+ * Read all statistics at one moment. Live and reserved bytes are exact, and so is the peak of
+ * reserved bytes. Peaks of live bytes are exact while one thread allocates. With several threads
+ * they may be wrong. Each other thread adds at most what its cache may hold, plus a 64th of the
+ * device's memory or half of what the cache may hold, whichever is more; a thread that only
+ * allocates or only frees adds at most 1 MiB.
+ *
+ * Threads: any.  Cost: takes the lock, a system call if several threads have caches, and
+ * O(blocks in caches); while a step is replayed, O(slots of its stream's plans).
+ */
+ASHLAR_API void ashlar_allocator_get_stats(ashlar_allocator *allocator, ashlar_stats *stats);
+
+/*
+ * Give memory back to the device, in whole handles or segments, until at most `target_bytes` are
+ * reserved. Memory of live blocks, or that queued work may use, stays. After a synchronisation no
+ * work is queued, so all free memory goes back. There are two exceptions. Memory last used on
+ * another thread's own default stream goes back in a later call, once an event that this call
+ * records has completed. Memory last used on a watched stream (ashlar_allocator_watch_streams())
+ * stays unless an event was recorded behind that use, since nobody may ask about such a stream.
+ * Empties all threads' caches.
+ *
+ * Threads: any.  Stream: queries streams, records and queries events, does not wait.
+ * Errors:  ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; what was given back before the failure is not retaken.
+ * Cost:    O(blocks), and two driver calls for each handle; the driver may wait for the device.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_trim(ashlar_allocator *allocator,
+                                                                 size_t target_bytes);
+
+/*
+ * Declare the warm-up over. From now on ashlar_stats.driver_calls_sealed counts, and the seal
+ * policy decides what happens when more memory is needed. A second call restarts the count at 0.
+ * Threads: any.
+ */
+ASHLAR_API void ashlar_allocator_seal(ashlar_allocator *allocator);
+
+/* ---- options ---- */
+
+/*
+ * the options of an allocator: plain fields, and one line of text that sets them.
+ *
+ * A program fills the fields; whoever runs the program can change them in the environment:
+ *     ASHLAR_CONF=limit=20GiB,seal=error
+ *
+ * A program with more rights than its caller (setuid) ignores every variable of ashlar's.
+ */
+
+/* What happens when memory is taken from the driver after ashlar_allocator_seal(). */
+typedef enum ashlar_seal_policy {
+    ASHLAR_SEAL_COUNT, /* counted */
+    ASHLAR_SEAL_WARN,  /* counted and warned about */
+    ASHLAR_SEAL_ERROR, /* refused: the allocation fails */
+} ashlar_seal_policy;
+
+/*
+ * How stray accesses are found. This is for debugging: there are no thread caches, and most calls
+ * make driver calls. Blocks of a captured graph's pool are not guarded before
+ * ashlar_graph_pool_release(). A free that would have to queue work on a stream under capture fails
+ * with ASHLAR_EINVAL, as does, with FILL, a request for a captured stream that has no pool.
+ *
+ * FILL   Behind every block lies a red zone of 512 to 1023 bytes, filled when the block is taken
+ *        and compared when it is freed. A freed block is filled with 0xFF (no number in any
+ *        floating-point type), kept from reuse for a while (at most 64 blocks and 1/16 of the
+ *        device's memory; larger blocks are not kept), and compared before it is reused. Fills and
+ *        comparisons are queued in stream order, and the host does not wait for them. Once damage
+ *        is found, the next ashlar_free(), ashlar_free_on() or ashlar_allocator_check() returns
+ *        ASHLAR_EDAMAGE, once for each finding, and the callback of ashlar_allocator_set_report()
+ *        is called. ashlar_allocator_destroy() makes all remaining comparisons, also of the red
+ *        zones of live blocks, and only calls the callback.
+ *        Cost: a fill and an event at ashlar_alloc(); at ashlar_free() a copy of the red zone to
+ *        the host, a host function and a fill; for a block that leaves the quarantine, a copy and a
+ *        host function for each 256 KiB. The stream stops during host functions. Each stream takes
+ *        256 KiB of page-locked memory. A block for a per-thread default stream is compared on the
+ *        legacy default stream, which waits for all blocking streams.
+ */
+typedef enum ashlar_guard {
+    ASHLAR_GUARD_OFF,
+    ASHLAR_GUARD_FILL, /* freed memory is filled, red zones are compared at free */
+} ashlar_guard;
+
+/*
+ * zero=on: no owner of a block can read data that an earlier owner left in it, whether that was
+ * another part of the program, another tenant of its process or, in memory fresh from the driver,
+ * another process. Each allocation queues a fill of the whole block with zeros on its stream,
+ * wherever the block comes from: thread caches, plans, graph pools (the graph then contains the
+ * fill, and each launch clears the block), new memory. A block for all streams, as cudaMalloc()
+ * gives it, is cleared before the call returns. Not cleared: freed memory that nobody gets, and
+ * page-locked host memory (ashlar_allocator_create_host()).
+ * Cost: every call takes the lock, as with a trace; a driver call and a fill at each allocation, in
+ * steps on their plans too.
+ */
+
+/*
+ * nvtx=on: NVIDIA's tools see blocks rather than the memory that they lie in. Each piece of memory
+ * taken from the driver becomes a heap of NVTX's memory extension. Each live block becomes a region
+ * of that heap, as large as was requested and named after its tag (ashlar_tag_name()); a block over
+ * several pieces is a region in each. compute-sanitizer then reports an access between blocks, or
+ * to a freed one. A free is reported to the tool when it is called, so launch kernels one at a time
+ * (CUDA_LAUNCH_BLOCKING=1): otherwise work queued before the free looks like a use after it. Not
+ * for page-locked memory, nor with a guard, whose own accesses would be reported: ASHLAR_EINVAL. A
+ * build without NVTX's headers: ASHLAR_ENOTSUP. Not yet run under a tool of NVIDIA's. Cost: every
+ * call takes the lock, as with a trace; a call or two of the tool's for each block.
+ */
+
+/*
+ * share=on: memory comes in segments that NCCL can register (attach in ashlar/reduce.h): each is
+ * one handle of the driver's that was made to be shared, by a file descriptor and, where the device
+ * and its driver have them, by a fabric handle and with network cards (GPUDirect RDMA). Of these
+ * two, what the driver refuses is not asked for again. A block lies in one segment
+ * (ashlar_segment()). New memory that is taken for a block above 16 MiB, or for a
+ * multiple of 2 MiB (as the regions of an arena then are), is a segment for that block alone. Not
+ * with vmm=off: ASHLAR_EINVAL; on a device without virtual memory management or file descriptors:
+ * ASHLAR_ENOTSUP.
+ * Cost: memory of freed blocks cannot be mapped elsewhere in pieces. So it is best to make one
+ * allocator with share=on for an arena and other long-lived blocks, and another one without it for
+ * the rest: what one leaves idle, the other gets. Drivers of series 525 have been slow with such
+ * handles (PyTorch pull request 130890).
+ */
+
+#define ASHLAR_CONFIG_BYTES_MIN ((uint64_t)2 << 20)  /* the least limit: one handle */
+#define ASHLAR_CONFIG_BYTES_MAX ((uint64_t)64 << 40) /* the most that an option in bytes may be */
+#define ASHLAR_CONFIG_EVENTS_MAX ((uint64_t)1 << 26)
+#define ASHLAR_CACHE_NONE UINT64_MAX /* of cache_bytes: no thread caches */
+
+/*
+ * One row per option: type, field, key, kind, lowest, highest, default, words, description.
+ *
+ *   kind   BYTES     digits and a unit B, KiB, MiB, GiB or TiB; 0 needs no unit
+ *          COUNT     digits
+ *          FRACTION  a decimal number above the lowest, up to the highest
+ *          CHOICE    one of the words; word i stands for value i
+ *   words  CHOICE: the words; BYTES: the name of the default, which is 0 in the field. If this name
+ *          is not "0", a 0 in the text is UINT64_MAX in the field, and means none
+ *
+ * In a field, 0 stands for the default.
+ */
+#define ASHLAR_CONFIG_MAP(X)                                                                      \
+    X(uint64_t, limit_bytes, "limit", BYTES, ASHLAR_CONFIG_BYTES_MIN, ASHLAR_CONFIG_BYTES_MAX, 0, \
+      "0", "most memory taken from the driver; 0: as much as the device has")                     \
+    X(double, limit_fraction, "fraction", FRACTION, 0, 1, 1, NULL,                                \
+      "the same as a part of the device's memory; the smaller of the two binds")                  \
+    X(uint64_t, reserve_bytes, "reserve", BYTES, 0, ASHLAR_CONFIG_BYTES_MAX, 0, NULL,             \
+      "memory taken when the allocator is made")                                                  \
+    X(uint64_t, cache_bytes, "cache", BYTES, 0, ASHLAR_CONFIG_BYTES_MAX, 0, "auto",               \
+      "most that one thread's cache holds; 0: no thread caches")                                  \
+    X(uint64_t, trace_events, "trace", COUNT, 0, ASHLAR_CONFIG_EVENTS_MAX, 0, NULL,               \
+      "how many events the trace holds; 0: no trace")                                             \
+    X(ashlar_seal_policy, seal, "seal", CHOICE, 0, ASHLAR_SEAL_ERROR, ASHLAR_SEAL_COUNT,          \
+      "count|warn|error", "what a driver allocation after sealing is")                            \
+    X(ashlar_guard, guard, "guard", CHOICE, 0, ASHLAR_GUARD_FILL, ASHLAR_GUARD_OFF, "off|fill",   \
+      "what is done to freed memory to find stray accesses")                                      \
+    X(bool, without_virtual_memory, "vmm", CHOICE, 0, 1, false, "on|off",                         \
+      "virtual memory management where there is any; off: plain segments")                        \
+    X(bool, report_leaks, "leaks", CHOICE, 0, 1, false, "off|on",                                 \
+      "a report of the live blocks when the allocator, or the process, ends")                     \
+    X(bool, zero_blocks, "zero", CHOICE, 0, 1, false, "off|on",                                   \
+      "clear each block, in its stream's order, before it is handed out")                         \
+    X(uint64_t, handle_bytes, "handle", BYTES, UINT64_C(2) << 20, UINT64_C(1) << 30,              \
+      UINT64_C(2) << 20, NULL, "memory that is mapped and moved as one; rounded up to 2^n")       \
+    X(bool, tells_nvtx, "nvtx", CHOICE, 0, 1, false, "off|on",                                    \
+      "tell compute-sanitizer and others that listen to NVTX of each block")                      \
+    X(bool, shares_memory, "share", CHOICE, 0, 1, false, "off|on",                                \
+      "memory that other processes, NCCL and network cards can use")
+
+/* One field for each row: uint64_t limit_bytes; and so on. */
+#define ASHLAR_CONFIG_FIELD(type, field, key, kind, low, high, initial, words, text) type field;
+typedef struct ashlar_config {
+    ASHLAR_CONFIG_MAP(ASHLAR_CONFIG_FIELD)
+} ashlar_config;
+#undef ASHLAR_CONFIG_FIELD
+
+#define ASHLAR_CONFIG_ONE(...) +1
+enum { ASHLAR_CONFIG_COUNT = ASHLAR_CONFIG_MAP(ASHLAR_CONFIG_ONE) }; /* number of options */
+#undef ASHLAR_CONFIG_ONE
+
+/* Set all options to their defaults. Threads: any. */
+ASHLAR_API void ashlar_config_init(ashlar_config *out);
+
+/*
+ * Set the options that `text` names, as in "key=value,key=value". Options that it does not name
+ * keep their values.
+ *
+ * source   where the text comes from, for messages; not NULL
+ *
+ * Threads: any.
+ * Errors:  ASHLAR_EINVAL (an unknown key, a key given twice, a value outside its range; the
+ *          detail names source, key, value and the allowed values). *config is then unchanged.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_parse(ashlar_config *config,
+                                                               const char *text,
+                                                               const char *source);
+
+/*
+ * Do the same with the text of ASHLAR_CONF in the environment, if that is set.
+ *
+ * Threads: any, while no thread changes the environment. Errors: as for ashlar_config_parse().
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_read_env(ashlar_config *config);
+
+/*
+ * Check that each field is 0 or in its range, after a program has filled in the fields.
+ *
+ * Threads: any.
+ * Errors:  ASHLAR_EINVAL (the detail names the field, its value and the allowed values).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_check(const ashlar_config *config);
+
+/*
+ * Write all options as one line, which ashlar_config_parse() reads back as the same options.
+ *
+ * buffer   has room for `bytes` bytes; may be NULL if `bytes` is 0: then only *needed is written
+ * needed   gets the size of the line in bytes, with its terminator; may be NULL
+ *
+ * Threads: any.
+ * Errors:  ASHLAR_EINVAL (a field outside its range; the buffer is too small: the detail gives the
+ *          bytes needed).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_format(const ashlar_config *config,
+                                                                char *buffer, size_t bytes,
+                                                                size_t *needed);
+
+/* One option, for a page of help. */
+typedef struct ashlar_config_option {
+    const char *key;   /* static */
+    const char *text;  /* static; a description in words */
+    char initial[32];  /* the default, written as a value in ASHLAR_CONF */
+    char allowed[128]; /* the allowed values in words: "0 to 64TiB, with a unit ..." */
+} ashlar_config_option;
+
+/*
+ * Describe option i.
+ *
+ * Threads: any.
+ * Errors:  ASHLAR_EINVAL (i is not below ASHLAR_CONFIG_COUNT).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_describe(size_t i,
+                                                                  ashlar_config_option *out);
+
+/* ---- what else an allocator can do ---- */
 
 /*
  * Like ashlar_allocator_create(), with the options in `config`; ASHLAR_CONF is ignored. Errors:
@@ -177,109 +525,8 @@ typedef void (*ashlar_report_fn)(const char *line, void *user);
 ASHLAR_API void ashlar_allocator_set_report(ashlar_allocator *allocator, ashlar_report_fn report,
                                             void *user);
 
-/*
- * Wait for the device and return all memory to the driver, including live blocks. NULL is allowed.
- * Threads: no other call on this allocator may be under way.
- */
-ASHLAR_API void ashlar_allocator_destroy(ashlar_allocator *allocator);
-
 /* The device that the allocator was made on. Threads: any. */
 ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *allocator);
-
-/*
- * Take a block of at least `bytes` bytes for work queued on `stream` from now on.
- *
- * bytes    1 .. the device's memory. Blocks are multiples of 512 B. Requests of 32 to 512 KiB are
- *          rounded up by less than 1/32, all others to the next multiple
- * tag      what the block is for; ashlar_alloc() uses ASHLAR_TAG_USER
- * stream   any stream of the device; named from now on (see the top of this file)
- * out      the block's device address, a multiple of 512; unchanged on failure
- *
- * These are tried in order until one serves the request; ashlar_stats counts each:
- *
- *   1. the plan of the step that the calling thread is in (plan.h), or the thread's cache
- *   2. the free memory of `stream` itself; then blocks of it that other streams were using, if
- *      their events have completed, and the memory of streams that have ended
- *   3. newly mapped memory, if the limit and the seal allow it: no stream is made to wait for
- *   another one while memory can be mapped
- *   4. another stream's free memory, if its last use is over; then another stream's after a wait
- *   queued on `stream`; then free memory from anywhere, unmapped there and mapped for this request
- *   5. any of the above after every thread's cache was emptied, then with the memory of plans that
- *      no step is in, then after the program's callback (ashlar_allocator_set_reclaim()), then
- *      after the host has waited for work that holds free memory
- *
- * Ownership: the caller owns *out until ashlar_free().
- * Threads:   any.  Stream: may queue one event wait on `stream`.
- * Errors:    ASHLAR_EINVAL (bytes; tag; a stream that is captured without a pool, see
- *            graph_pool.h), ASHLAR_ENOMEM (the detail gives the bytes requested, live and reserved,
- *            the largest hole, and the driver's error), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. A call
- *            that fails loses no memory.
- * Cost:      a hit in the thread's cache takes no lock, makes no call out of the library and writes
- *            nothing that another thread writes; a miss finds a block in O(log n), for n gaps of
- *            about its size, or calls the driver. It takes a lock if other threads use the stream,
- *            or memory is short. The lock is not held while the host waits.
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc(ashlar_allocator *allocator, size_t bytes,
-                                                        ashlar_stream stream, void **out);
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_tagged(ashlar_allocator *allocator,
-                                                               size_t bytes, ashlar_tag tag,
-                                                               ashlar_stream stream, void **out);
-
-/*
- * Give a block back. Work queued so far on the stream that allocated it may still use it. Later
- * work on that stream may reuse the block at once; other streams get it only once they provably
- * come after the earlier work.
- *
- * ptr      as returned by ashlar_alloc(); NULL is allowed and does nothing
- * stream   ashlar_free_on: the stream of the block's last use, named from now on. Its work must be
- *          ordered after the ashlar_alloc() of this block on the stream that allocated it, for
- *          example by a wait for an event recorded there, even if nothing was queued there since:
- *          only that stream is ordered after the block's earlier owner. Uses on further streams
- *          must be ordered before this free. A block of a graph pool (graph_pool.h) goes back to
- *          its pool, whatever the stream.
- *
- * Threads: any.
- * Errors:  ASHLAR_EPOINTER (foreign, inside a block, or freed before; nothing changes),
- *          ASHLAR_EHOSTMEM (ashlar_free_on, first use of that stream; nothing changes).
- *          In a guard mode (ashlar_guard) also ASHLAR_EDRIVER, ASHLAR_ENOMEM and ASHLAR_EHOSTMEM
- *          (nothing changes), and ASHLAR_EDAMAGE: the block is freed, and the detail describes
- *          damage found by now, to this block or an earlier one.
- * Cost:    O(1) to find the block, no driver call; a block that other streams used has an event
- *          recorded behind each such use, small blocks together. In a guard mode see ashlar_guard.
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free(ashlar_allocator *allocator, void *ptr);
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free_on(ashlar_allocator *allocator, void *ptr,
-                                                          ashlar_stream stream);
-
-/*
- * Tell the allocator that work on a further stream uses the block. Once the block is freed, its
- * next use comes after all work that was queued on that stream before the free.
- *
- * ptr      the address of a live block
- * stream   any stream of the device, named from now on; the one the block was taken for changes
- *          nothing
- *
- * Threads: any.
- * Errors:  ASHLAR_EPOINTER (as for ashlar_free), ASHLAR_EHOSTMEM; nothing changes then.
- * Cost:    O(streams of the block), takes the lock; an event is recorded when the block is freed,
- *          or one for many small blocks.
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_record_stream(ashlar_allocator *allocator,
-                                                                void *ptr, ashlar_stream stream);
-
-/*
- * Call this after queuing the last work on `stream` and before destroying the stream: a named
- * stream must be forgotten, by each allocator it was passed to. ashlar_stream_destroy() does so
- * itself. Blocks used on the stream stay valid, live ones too, and their next use comes after all
- * of the stream's work. The same handle may then be passed again, as another stream.
- *
- * Threads: any; none may use the stream any more.
- * Stream:  records an event on it, if the allocator has seen it at all.
- * Errors:  ASHLAR_EINVAL (the stream is being captured), ASHLAR_EDRIVER, ASHLAR_ENOMEM; nothing
- *          changes.
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_allocator_forget_stream(ashlar_allocator *allocator, ashlar_stream stream);
 
 /*
  * For a program that cannot say when its streams end. From now on, a stream that is passed to a
@@ -304,11 +551,11 @@ ASHLAR_API void ashlar_allocator_watch_streams(ashlar_allocator *allocator);
  * and a dry run exactly that. *out is unchanged on failure.
  * Threads: any.  Errors: ASHLAR_EPOINTER (as for ashlar_free).  Cost: O(1), takes the lock.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_allocator_usable_bytes(ashlar_allocator *allocator, const void *ptr, size_t *out);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_usable_bytes(ashlar_allocator *allocator,
+                                                               const void *ptr, size_t *out);
 
 /*
- * With share=on (config.h), the segment that a live block lies in, whole: what NCCL registers.
+ * With share=on (allocator.h), the segment that a live block lies in, whole: what NCCL registers.
  *
  * ptr           the block, or an address in it
  * base, bytes   unchanged on failure; a multiple of 2 MiB, like what CUDA recommends
@@ -316,9 +563,9 @@ ashlar_allocator_usable_bytes(ashlar_allocator *allocator, const void *ptr, size
  * Threads: any.  Cost: a lock and a search; no driver call.
  * Errors:  ASHLAR_EPOINTER (no live block), ASHLAR_ENOTSUP (share=off).
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_segment(ashlar_allocator *allocator,
-                                                                    const void *ptr, void **base,
-                                                                    size_t *bytes);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_segment(ashlar_allocator *allocator,
+                                                          const void *ptr, void **base,
+                                                          size_t *bytes);
 
 /*
  * The size of each such segment is a multiple of this many bytes; 1: share=off. If new memory is
@@ -327,25 +574,11 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_segment(ashlar_alloc
 ASHLAR_API size_t ashlar_allocator_segment_granularity(const ashlar_allocator *allocator);
 
 /*
- * Read all statistics at one moment. Live and reserved bytes are exact, and so is the peak of
- * reserved bytes. Peaks of live bytes are exact while one thread allocates. With several threads
- * they may be wrong. Each other thread adds at most what its cache may hold, plus a 64th of the
- * device's memory or half of what the cache may hold, whichever is more; a thread that only
- * allocates or only frees adds at most 1 MiB.
- *
- * Threads: any.  Cost: takes the lock, a system call if several threads have caches, and
- * O(blocks in caches); while a step is replayed, O(slots of its stream's plans).
- */
-ASHLAR_API void ashlar_allocator_get_stats(ashlar_allocator *allocator, ashlar_stats *stats);
-
-/*
  * Let all peaks begin anew at the present values: live_peak_bytes, reserved_peak_bytes, and each
  * tag's peak_bytes and at_peak_bytes.
  * Threads: any.  Cost: that of ashlar_allocator_get_stats().
  */
 ASHLAR_API void ashlar_allocator_reset_peaks(ashlar_allocator *allocator);
-
-/* ---- limits ---- */
 
 /*
  * Limit the memory that the allocator holds. If more is reserved now, idle memory goes back to the
@@ -371,29 +604,6 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_set_limit(ashlar_all
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_reserve(ashlar_allocator *allocator,
                                                                     size_t bytes);
-
-/*
- * Give memory back to the device, in whole handles or segments, until at most `target_bytes` are
- * reserved. Memory of live blocks, or that queued work may use, stays. After a synchronisation no
- * work is queued, so all free memory goes back. There are two exceptions. Memory last used on
- * another thread's own default stream goes back in a later call, once an event that this call
- * records has completed. Memory last used on a watched stream (ashlar_allocator_watch_streams())
- * stays unless an event was recorded behind that use, since nobody may ask about such a stream.
- * Empties all threads' caches.
- *
- * Threads: any.  Stream: queries streams, records and queries events, does not wait.
- * Errors:  ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; what was given back before the failure is not retaken.
- * Cost:    O(blocks), and two driver calls for each handle; the driver may wait for the device.
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_trim(ashlar_allocator *allocator,
-                                                                 size_t target_bytes);
-
-/*
- * Declare the warm-up over. From now on ashlar_stats.driver_calls_sealed counts, and the seal
- * policy decides what happens when more memory is needed. A second call restarts the count at 0.
- * Threads: any.
- */
-ASHLAR_API void ashlar_allocator_seal(ashlar_allocator *allocator);
 
 /*
  * `line` says what happened; it is valid only during the call. No lock is held, so the function may
@@ -457,6 +667,99 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_allow_peer(ashlar_al
  * Cost:    O(blocks), under the lock.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_check(ashlar_allocator *allocator);
+
+/* ---- graph pools ---- */
+
+/*
+ * memory of CUDA graphs: blocks that belong to a graph as long as it can be
+ * launched.
+ *
+ * Every launch of a captured graph uses the addresses that were captured. So allocations during the
+ * capture come from a pool, and nobody else gets this memory until the pool is released:
+ *
+ *     ashlar_graph_pool_begin(allocator, stream, &pool);
+ *     cuStreamBeginCapture(stream, mode);
+ *     ... allocate for `stream`, queue work on it, free ...
+ *     cuStreamEndCapture(stream, &graph);
+ *     ashlar_graph_pool_end(pool);
+ *     ... instantiate, launch, destroy the graph ...
+ *     ashlar_graph_pool_release(pool, stream of the last launch);
+ *
+ * Blocks freed during the capture are reused in the same capture, but not one whose last use is on
+ * another stream (ashlar_free_on(), ashlar_record_stream()); blocks still live when it ends are the
+ * graph's results. A block taken outside the capture must stay live as long as a graph that
+ * uses it is launched.
+ */
+
+typedef struct ashlar_graph_pool ashlar_graph_pool;
+
+/*
+ * Serve requests for `stream` from a new pool until ashlar_graph_pool_end(). Until then no function
+ * of ashlar invalidates a capture of any thread or mode, except what names the legacy default
+ * stream, waits for a stream or event of the capture, and what waits for the whole device:
+ * warm-ups, and functions that destroy an allocator or an object with CUDA kernels. The allocator
+ * queues no wait on the stream nor on the legacy default stream, and a block last used on it goes
+ * to another stream only if that use is known to be over. So this function asks, before the
+ * capture, how far the stream is: what it has freed, and is done with, may serve the capture.
+ *
+ * stream   the stream that is about to be captured, named from now on (see the top of allocator.h);
+ *          end its pool before forgetting the stream. The legacy default stream cannot be captured.
+ *          If a capture spans several streams, each that memory is taken for needs a pool of its
+ *          own
+ * out      unchanged on failure
+ *
+ * Ownership: the caller owns *out, and must call ashlar_graph_pool_release() before destroying the
+ *            allocator.
+ * Threads:   any; no call that names `stream` may be under way. If another thread waits for the
+ *            whole device meanwhile (ashlar_allocator_watch_streams()), that ends first, or a
+ *            second passes.
+ * Errors:    ASHLAR_EINVAL (the default stream, or one that has a pool), ASHLAR_EHOSTMEM.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_begin(ashlar_allocator *allocator,
+                                                                   ashlar_stream stream,
+                                                                   ashlar_graph_pool **out);
+
+/*
+ * Serve requests for `stream` from a pool again, until ashlar_graph_pool_end(): a further graph
+ * uses the memory that the pool's earlier graphs have freed. Then no two of them may run at a time,
+ * and what one of them has computed in a freed block is lost when another one runs.
+ *
+ * pool     one that ashlar_graph_pool_end() was called for
+ * stream   as for ashlar_graph_pool_begin(); it need not be that of the earlier captures
+ *
+ * Threads: as for ashlar_graph_pool_begin().
+ * Errors:  ASHLAR_EINVAL (also: the pool's capture has not ended), ASHLAR_EHOSTMEM (only if
+ * `stream` is new to the allocator). On failure nothing changes.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_continue(ashlar_graph_pool *pool,
+                                                                      ashlar_stream stream);
+
+/*
+ * Call this when the capture is over, whether it succeeded or not: requests for the stream are
+ * ordinary again. Blocks of the pool that are freed later go back to the pool, by ashlar_free_on()
+ * once the work on that stream is over.
+ * Threads: any; no call that names the stream may be under way.
+ */
+ASHLAR_API void ashlar_graph_pool_end(ashlar_graph_pool *pool);
+
+/*
+ * Call this when neither the graph nor a copy of it will be launched any more. The pool's free
+ * blocks then count as freed on `stream` just now: that stream may have them at once, others, and
+ * later captures, when its work is over. Its live blocks count as taken for `stream`; they stay
+ * valid, and are freed as usual.
+ *
+ * pool     a pool that ashlar_graph_pool_end() was called for; NULL is allowed and does nothing
+ * stream   the stream of the last launch, or any stream whose later work comes after all uses of
+ *          the pool's blocks; named from now on (see the top of allocator.h)
+ *
+ * Ownership: `pool` is destroyed; on failure nothing changes.
+ * Threads:   any.  Stream: an event is recorded.
+ * Errors:    ASHLAR_EINVAL (the capture has not ended), ASHLAR_EHOSTMEM (only if `stream` is new to
+ *            the allocator).
+ * Cost:      O(blocks).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_release(ashlar_graph_pool *pool,
+                                                                     ashlar_stream stream);
 
 ASHLAR_END_DECLS
 

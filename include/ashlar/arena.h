@@ -1,4 +1,5 @@
-/* arena.h - all parameters of a model in one contiguous range, with gradients and optimizer
+/*
+ * arena.h - all parameters of a model in one contiguous range, with gradients and optimizer
  * moments in mirrored ranges.
  *
  * Use: create, add every tensor, commit once, then bind or view. Commit fixes the layout.
@@ -22,7 +23,8 @@
  * Padding between groups is zero from commit on, and no function here writes to it, so that a norm,
  * a fill, a copy or an update may treat a whole region as one flat array.
  *
- * Threads: one thread at a time, unless a function says otherwise. */
+ * Threads: one thread at a time, unless a function says otherwise.
+ */
 #ifndef ASHLAR_ARENA_H
 #define ASHLAR_ARENA_H
 
@@ -31,9 +33,6 @@
 #include <stdint.h>
 
 #include <ashlar/allocator.h>
-#include <ashlar/dtype.h>
-#include <ashlar/export.h>
-#include <ashlar/status.h>
 
 ASHLAR_BEGIN_DECLS
 
@@ -274,6 +273,221 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check(const ashlar_arena
  *         ashlar_copy_batch(), one copy, one wait. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check_padding(const ashlar_arena *arena,
                                                                       ashlar_stream stream);
+
+/* ---- gathering scattered tensors ---- */
+
+/*
+ * gather scattered tensors into a region of an arena.
+ */
+
+/* A pointer of the program, and the tensor of the arena that the memory behind it belongs to. */
+typedef struct ashlar_flatten_item {
+    size_t tensor;  /* the tensor's number in the arena */
+    void **pointer; /* points to the elements, in the region's type; for a view, &view.data */
+} ashlar_flatten_item;
+
+typedef struct ashlar_flatten_stats {
+    size_t copies; /* queued; ashlar_copy_batch() may make one driver call of them */
+    size_t copied_bytes;
+    size_t merged;       /* tensors that were copied together with the neighbour before */
+    size_t in_place;     /* tensors that were in their place already, and were not copied */
+    size_t tied;         /* items whose tensor an earlier item had named */
+    size_t freed_blocks; /* blocks of `owner` that were freed */
+    size_t kept_blocks;  /* blocks of `owner` of which some bytes were gathered, but not all */
+} ashlar_flatten_stats;
+
+/* Copy the memory that the items point to into `region`, set the items' pointers to the copies, and
+ * bind them (ashlar_arena_bind()).
+ *
+ * Tensors that are neighbours both in memory and in the region, with no padding between, are copied
+ * together. Tensors that lie in their place already are not copied; so this call also repairs the
+ * pointers that ashlar_arena_check() complains about.
+ *
+ * Tied tensors are one tensor of the arena that several items name. All these items must point to
+ * the same memory, which is copied once. The call is refused if two tensors of the arena share one
+ * memory, since they would be shared no longer; if one tensor has two memories; or if two memories
+ * overlap in part.
+ *
+ * items    [count], for any of the arena's tensors
+ * owner    the allocator that the memory was taken from; NULL: nothing is freed. A block of `owner`
+ *          is freed if the gathered tensors cover every byte that was requested for it: a block of
+ *          one tensor, or one divided into tensors without a gap. A block with further bytes, even
+ *          padding, may hold something else, and stays the caller's. Only the items' pointers may
+ *          point into blocks that are freed, and nobody else (another arena, say) may free these
+ * stats    NULL is allowed
+ *
+ * With an owner, gathering a model region by region never needs more extra memory than one region:
+ * commit with ASHLAR_REGIONS_INFERENCE, flatten the parameters, add the next region by
+ * ashlar_arena_extend(), flatten that region, and so on.
+ *
+ * Ownership: the caller's pointers stay bound until ashlar_arena_unbind().
+ * Threads:   one at a time for an arena.
+ * Stream:    no host wait. `stream` must be ordered after other streams' work on the gathered
+ *            memory. Blocks are freed in the order of their own stream and of `stream`.
+ * Errors:    ASHLAR_EINVAL (no such region or tensor; a NULL pointer; the call is refused, as said
+ *            above; memory of the arena itself that is not the tensor's place; a tensor that
+ *            reaches beyond its block's end), ASHLAR_EPOINTER (memory that is in no live block of
+ *            `owner`), ASHLAR_EHOSTMEM, and those of ashlar_copy_batch(). No pointer, binding or
+ *            block has changed then, but copies may be queued that overwrite the tensors' places.
+ *            If `owner` has a guard mode, also those of ashlar_free(): everything was gathered
+ *            then, and blocks that could not be freed stay the caller's.
+ * Cost:      O(count log count); with an owner also O(blocks of the owner), under its lock. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_flatten(
+    ashlar_arena *arena, ashlar_region region, const ashlar_flatten_item *items, size_t count,
+    ashlar_allocator *owner, ashlar_stream stream, ashlar_flatten_stats *stats);
+
+/* ---- replicas ---- */
+
+/*
+ * a copy of an arena on another device, contiguous there from the start.
+ *
+ * A replica has the same layout as its source: the same offsets and buckets. It never needs
+ * flattening, since its tensors never lie anywhere else.
+ */
+
+/* Make an arena with the tensors, options and buckets of `source`, and copy `regions` to it: one
+ * copy for each region, padding included. No pointer is bound to the new arena.
+ *
+ * source_stream  a stream of the source's device: the copies run after work queued on it so far,
+ *                and before work queued on it from now on
+ * allocator      of the source's device, or of another device of the same kind
+ * stream         a stream of the allocator's device; the copies are queued on it
+ * regions        a set of ASHLAR_REGION_BIT()s that includes the parameters. The source must have
+ *                each of them; ashlar_arena_extend() adds others to the new arena
+ *
+ * Ownership: *out is the caller's, an arena like any other; it may outlive its source.
+ * Stream:    no host wait, except after an error.
+ * Errors:    ASHLAR_EINVAL (source not committed, regions, devices of two kinds), ASHLAR_EHOSTMEM,
+ *            and those of ashlar_alloc(), ashlar_copy_peer(), ashlar_event_create() and
+ *            ashlar_event_record(). No arena is made then.
+ * Cost:      a driver call for each region, and seven for the two events. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_replicate(
+    const ashlar_arena *source, ashlar_stream source_stream, ashlar_allocator *allocator,
+    ashlar_stream stream, unsigned regions, ashlar_arena **out);
+
+/* Copy the parameters again, all of them by one copy.
+ *
+ * source   any arena of the replica's layout
+ *
+ * Stream:  as ashlar_arena_replicate(): the copy is queued on `stream`, and runs after work queued
+ *          on `source_stream` so far and before work queued there later.
+ * Errors:  ASHLAR_EINVAL (another layout, not committed, source and replica are one arena), and
+ *          those of ashlar_copy_peer(), ashlar_event_create() and ashlar_event_record(); the
+ *          replica's parameters may be overwritten then. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_refresh(ashlar_arena *replica,
+                                                                ashlar_stream stream,
+                                                                const ashlar_arena *source,
+                                                                ashlar_stream source_stream);
+
+/* The address in `to` of the byte that `pointer` points to in `from`, in the same region. NULL if
+ * `pointer` is in no region of `from`, `to` lacks that region, or their layouts differ.
+ * Cost: O(1). */
+ASHLAR_API void *ashlar_arena_rebase(const ashlar_arena *from, const ashlar_arena *to,
+                                     const void *pointer);
+
+/* ---- files ---- */
+
+/*
+ * save an arena to a file, and load it again.
+ *
+ * The file has the public safetensors format, so that other programs read and write such files. It
+ * holds one tensor for each tensor of the arena, with the same name, shape and type. The tensors of
+ * an RNN stack have PyTorch's names, shapes and order of gates (see ashlar_rnn_declare()). A file
+ * with the optimizer's state holds, for each tensor NAME of the arena:
+ *
+ *     NAME                      the parameter
+ *     optimizer.moment1.NAME    F32, or F64 for an F64 tensor; likewise optimizer.moment2.NAME
+ *     optimizer.master.NAME     F32, for F16 and BF16 tensors
+ *
+ * Gradients are not saved. The metadata is a list of keys with texts, which only the caller
+ * interprets.
+ *
+ * A save replaces FILE as a whole or not at all: the data goes to a new file in the same folder,
+ * which nobody else can open, is made durable, and gets FILE's name, with FILE's permissions or, if
+ * there was none, those of the umask. If the process is killed before that, FILE stays as it was,
+ * and the new file may be left: FILE.ashlar-<16 digits>.tmp. If FILE is a symbolic link,
+ * the file that it leads to is replaced; a link where everybody may make files is refused.
+ *
+ * Threads: one at a time per arena; any thread may read an open file.
+ */
+
+/* Flags of a save or load; 0: the parameters only, unconverted. */
+enum {
+    ASHLAR_CHECKPOINT_STATE = 1,   /* also the optimizer's state: moments and masters */
+    ASHLAR_CHECKPOINT_CONVERT = 2, /* load: parameters may have another type in the file */
+};
+
+/* One text of the metadata. */
+typedef struct ashlar_checkpoint_pair {
+    const char *key; /* both texts are UTF-8 */
+    const char *value;
+} ashlar_checkpoint_pair;
+
+/*
+ * Write the arena's parameters to the file `path`, which is replaced. With ASHLAR_CHECKPOINT_STATE,
+ * also write the regions MOMENT1, MOMENT2 and MASTER, as far as the arena has them. Waits for
+ * `stream`.
+ *
+ * flags      0 or ASHLAR_CHECKPOINT_STATE
+ * metadata   [metadata_count]; may be NULL if `metadata_count` is 0
+ *
+ * Errors: ASHLAR_EINVAL (not committed, flags, `path` is not a regular file, a name or text is not
+ *         UTF-8, a key is given twice, a tensor has the name of another tensor's state),
+ *         ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, ASHLAR_EIO, ASHLAR_EDRIVER. The file is then as it
+ *         was, unless the detail says that the new file is in place and only the folder could not
+ *         be made durable.
+ * Cost:   2 MiB of host memory, and a copy from the device for each MiB of a region, in which the
+ *         one before is written. A software device's regions are written in place.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_save(
+    const ashlar_arena *arena, const char *path, unsigned flags,
+    const ashlar_checkpoint_pair *metadata, size_t metadata_count, ashlar_stream stream);
+
+typedef struct ashlar_checkpoint ashlar_checkpoint;
+
+/*
+ * Open a file and check everything in it except the tensors' values, which a load reads.
+ *
+ * Ownership: the caller owns *out until ashlar_checkpoint_close(). Meanwhile the file may be
+ *            replaced, which changes nothing. Do not write into it: a load reads what is in it by
+ *            then.
+ * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (the file is damaged, or a tensor has a type that ashlar
+ *            does not know; the detail names the file and the reason), ASHLAR_EHOSTMEM.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_open(const char *path,
+                                                                  ashlar_checkpoint **out);
+
+ASHLAR_API void ashlar_checkpoint_close(ashlar_checkpoint *file); /* NULL is allowed */
+
+/* The metadata's text for `key`, valid until the file is closed; NULL if the key is not there. */
+ASHLAR_API const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char *key);
+
+/*
+ * Fill the arena from an open file. Waits for `stream`.
+ *
+ * Every parameter must be in the file with the shape that it has in the arena. It must also have
+ * the same type, unless ASHLAR_CHECKPOINT_CONVERT is given: then F16, BF16, F32 and F64 are
+ * converted into each other, rounded to the nearest (F64 to F16 and BF16 by way of F32); a value
+ * too large for the type becomes infinite. If the arena has masters, they are always filled: from
+ * the file's masters or, if it has none, from the file's parameters before these are rounded.
+ *
+ * Without ASHLAR_CHECKPOINT_STATE the arena's moments stay as they are, and moments in the file are
+ * ignored. With ASHLAR_CHECKPOINT_STATE the file must have exactly the arena's moments, with the
+ * same types, and no master that the arena lacks; otherwise the load is refused.
+ *
+ * flags   a set of the flags above
+ *
+ * Errors: ASHLAR_EFORMAT (a tensor is missing, has another type or shape, or is not in the arena;
+ *         the detail names it), ASHLAR_EINVAL (not committed, flags), ASHLAR_EHOSTMEM: the arena
+ *         has not changed. ASHLAR_EIO (the file was cut since it was opened), ASHLAR_EDRIVER: some
+ *         of the regions' bytes may have changed.
+ * Cost:   2 MiB of host memory, and a copy to the device for each MiB of a region, in which the
+ * next one is read. A software device's regions are read in place.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_load(ashlar_arena *arena,
+                                                                  const ashlar_checkpoint *file,
+                                                                  unsigned flags,
+                                                                  ashlar_stream stream);
 
 ASHLAR_END_DECLS
 

@@ -3,19 +3,15 @@
 #ifndef ASHLAR_ASHLAR_H
 #define ASHLAR_ASHLAR_H
 
+#include <ashlar/allocator.h>
 #include <ashlar/arena.h>
-#include <ashlar/checkpoint.h>
-#include <ashlar/dtype.h>
-#include <ashlar/flatten.h>
-#include <ashlar/memory.h>
+#include <ashlar/base.h>
+#include <ashlar/device.h>
 #include <ashlar/model.h>
-#include <ashlar/network.h>
 #include <ashlar/optimizer.h>
-#include <ashlar/ranks.h>
+#include <ashlar/plan.h>
 #include <ashlar/reduce.h>
-#include <ashlar/replica.h>
 #include <ashlar/rnn.h>
-#include <ashlar/rnn_layout.h>
-#include <ashlar/schedule.h>
+#include <ashlar/trace.h>
 
 #endif /* ASHLAR_ASHLAR_H */

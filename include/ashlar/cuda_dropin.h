@@ -38,7 +38,7 @@
  * non-blocking stream does not wait for. Memory of a step that is freed outside of it, or by
  * another thread, keeps cudaFree()'s promise, for which the host may wait for the device; so does
  * memory from before the step that is freed in it. A nested step on another stream suspends all of
- * this until the outer one ends, and so does a capture that ashlar knows of. A dry run (warmup.h)
+ * this until the outer one ends, and so does a capture that ashlar knows of. A dry run (plan.h)
  * may call both.
  *
  * Each device has an allocator in its primary context, with the options of ASHLAR_CONF in the
@@ -57,8 +57,8 @@
 
 #include <ashlar/allocator.h>
 #include <ashlar/device.h>
-#include <ashlar/export.h>
-#include <ashlar/plan.h>
+#include <ashlar/base.h>
+#include <ashlar/allocator.h>
 
 ASHLAR_BEGIN_DECLS
 

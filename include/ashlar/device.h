@@ -7,8 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/export.h>
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 ASHLAR_BEGIN_DECLS
 

@@ -61,7 +61,7 @@
  * four streams, plans took 9.8 times the peak of live bytes, the cache 10.4 times and 2.7 times.
  * Such blocks are not planned if there is no memory for so many slots, or the recorded steps did
  * with less. ashlar_warmup_report.gap says how much it is after dry runs. Without plans a steady
- * step (warmup.h) takes no less, since it holds such blocks, too.
+ * step (plan.h) takes no less, since it holds such blocks, too.
  *
  * Allocations that were live at the end of the recorded step are not planned: the ordinary path
  * serves them, in the recorded step and later. Nor are requests that the recorded step was refused
@@ -87,11 +87,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/allocator.h>
-#include <ashlar/export.h>
-#include <ashlar/status.h>
+#include <ashlar/base.h>
+#include <ashlar/device.h>
 
 ASHLAR_BEGIN_DECLS
+
+typedef struct ashlar_allocator ashlar_allocator; /* allocator.h */
 
 enum {
     ASHLAR_PLAN_LOOK_AHEAD = 64,   /* runs of alike slots that a request may skip */
@@ -230,6 +231,299 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_plan_drop(ashlar_allocator *al
 
 /* Read the statistics of all plans. Threads: any.  Cost: takes the lock. */
 ASHLAR_API void ashlar_plan_get_stats(ashlar_allocator *allocator, ashlar_plan_stats *out);
+
+/* ---- warm-up ---- */
+
+/*
+ * before training, reserve the memory that steps of every length need.
+ *
+ * A training step's allocations depend on the length of its sequences. The warm-up goes through all
+ * lengths of a range, makes a plan (plan.h) of the largest sizes, takes the plan's memory, proves
+ * the plan, and seals the allocator:
+ *
+ *     ashlar_warmup_options options = {.stream = stream, .min_length = 1, .max_length = 512,
+ *                                      .step = step, .dry_run = dry_run, .user = model};
+ *     ashlar_allocator_warmup(allocator, &options, NULL);
+ *     ...
+ *     ashlar_step_begin(allocator, stream, ashlar_warmup_key(&options, length));
+ *     ...                                               a step of that length
+ *     ashlar_step_end(allocator);
+ *
+ * THE GUARANTEE. If ashlar_allocator_warmup() succeeds and reports is_steady, then no later step of
+ * any length from min_length to max_length takes memory from the driver, maps or unmaps any, or
+ * needs more than is reserved then, in whatever order the lengths come and however far the device
+ * is behind. That is, if
+ *   - each step is between ashlar_step_begin() and ashlar_step_end(), also with without_plan, and
+ *     begins on `stream` with the key of its length;
+ *   - it allocates, frees and marks blocks (ashlar_record_stream()) as its dry run did at that
+ *     length, on one thread, and nothing else allocates meanwhile;
+ *   - none of its streams is destroyed or captured;
+ *   - if plans do not serve all of its requests: the same blocks are live when it begins as when
+ *     the warm-up ended; no memory was trimmed or limited since.
+ * When a step begins, all blocks that earlier steps used on several streams can be reused: the
+ * stream that such a block was taken for waits, in its own order, for those uses (see plan.h). If
+ * plans do not serve all requests, the step also begins with an empty cache. If a program uses each
+ * block on one stream only, the allocator calls no function of the driver at all.
+ *
+ * This is proven, not guessed: with the finished plans, every length has run from such a beginning,
+ * and found all memory that it needs in memory that stays. If that does not prove the guarantee,
+ * is_steady is false, and unsteady_because says why.
+ */
+
+/* The most passes over all lengths. */
+enum { ASHLAR_WARMUP_PASSES_MAX = 16 };
+
+/*
+ * Allocate and free as a step of `length` does, in the same order, from the allocator that is
+ * warmed up. A dry run frees everything that it takes, on the same thread. It may try more than
+ * there is, as the step does: what would exceed the limit, or the device's memory, beside the
+ * blocks that are live, is refused (ASHLAR_ENOMEM), in the dry run and later. A failure ends the
+ * warm-up, which returns this status; give the reason by ashlar_error_set().
+ */
+typedef ashlar_status (*ashlar_warmup_fn)(void *user, size_t length);
+
+typedef struct ashlar_warmup_options {
+    ashlar_stream stream;       /* the steps' main stream, named from now on (top of allocator.h) */
+    size_t min_length;          /* 1 .. max_length; 0 stands for 1 */
+    size_t max_length;          /* must be given */
+    size_t length_bucket_count; /* the lengths are cut into so many ranges of equal width, and no
+                                 * plan serves lengths of two; 0 stands for 1. With a dry run, a
+                                 * range has as many plans as are needed to keep their memory, which
+                                 * they share, as small as the largest step allows; else one */
+    uint64_t key;               /* of steps of min_length; the next length's is key + 1 */
+    bool without_plan;          /* run all lengths without plans; later steps of these keys are not
+                                 * recorded, unless ashlar_plan_record_next() asks for it */
+    ashlar_warmup_fn step;      /* runs a real step, but without effects that may happen only once,
+                                 * such as an update of weights. NULL: only the dry run */
+    ashlar_warmup_fn dry_run;   /* makes a step's allocations without its work; called at least
+                                 * twice for every length. At first it gets addresses without
+                                 * memory, which must not be used. NULL: `step` is called instead,
+                                 * but only for the longest length of each bucket; then that must
+                                 * dominate (plan.h) the shorter ones */
+    void *user;                 /* passed to `step` and `dry_run`, of which one must be given */
+} ashlar_warmup_options;
+
+typedef struct ashlar_warmup_report {
+    bool is_planned;              /* there are plans; see ashlar_allocator_warmup() */
+    bool is_steady;               /* the guarantee above holds */
+    const char *unsteady_because; /* NULL if is_steady; else a constant text that says why not:
+                                   * memory is short, so that every pass took some from another
+                                   * stream; or plans do not serve all requests, and not every
+                                   * length has run (dry_run is NULL); or blocks are used on
+                                   * several streams, and there are no thread caches; or a step's
+                                   * blocks are taken on other streams from run to run; or a guard
+                                   * mode is on */
+    size_t length_count;          /* lengths that a pass goes through */
+    size_t pass_count;            /* passes over all lengths with the finished plans */
+    double gap;                   /* plan_bytes / bound_bytes - 1: how much more the plans take
+                                   * than the largest step of any length has live at once */
+    uint64_t reserved_bytes;      /* physical memory after the warm-up */
+    uint64_t driver_calls;        /* driver calls that the allocator made during the warm-up */
+    ashlar_plan_stats plan;       /* statistics of all plans of the allocator */
+} ashlar_warmup_report;
+
+/*
+ * Warm up:
+ *
+ *   1. record the allocations of every length, the longest first; with a dry run this takes no
+ *      memory, and neighbouring lengths of a range are merged where a plan for both needs at most
+ *      0.4 % more than the largest step of all, or fits in as many handles
+ *   2. wait for the device, and give all free memory back to the driver
+ *   3. pack the plans, and take their memory
+ *   4. run `step` at the maximum length; on a CUDA device then at half of it, a quarter and so on,
+ *      down to the minimum, for libraries that take memory of their own when they are first used
+ *   5. run all lengths, again and again, until a pass takes no memory from the driver or another
+ *      stream: at most ASHLAR_WARMUP_PASSES_MAX times
+ *   6. wait for the device, and seal the allocator
+ *
+ * Afterwards the reserved memory holds the blocks that were live before, the plans, and the
+ * allocations that are not planned (see plan.h), in units of the device's granularity. In a guard
+ * mode or without thread caches there are no plans, and only steps 4 to 6 are done.
+ *
+ * options   pass the same to ashlar_warmup_key(). Earlier plans and recordings of the keys are
+ *           replaced, as are those of an earlier warm-up with the same `key`
+ * report    may be NULL; unchanged on failure
+ *
+ * Threads: any; during the call no other thread may allocate, and no step or capture may be under
+ *          way.
+ * Errors:  ASHLAR_EINVAL (options; a step is under way; a dry run keeps a block; `step` or
+ *          `dry_run` allocates differently the second time; the detail says at which length, and
+ *          how), ASHLAR_ENOMEM (the device, or the limit, is too small for the step or its plan),
+ *          ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW, ASHLAR_EDRIVER, and those of `step` and `dry_run`.
+ *          After an error the keys have no plans, the plans' memory is given back, and this call
+ *          has not sealed the allocator.
+ * Cost:    O(lengths x allocations), a packing for each bucket, two waits for the device.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_allocator_warmup(ashlar_allocator *allocator, const ashlar_warmup_options *options,
+                        ashlar_warmup_report *report);
+
+/*
+ * The key of steps of `length`, or of the nearest length if it is out of range.
+ * Threads: any.
+ */
+ASHLAR_API uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length);
+
+/* Lengths that one plan serves. */
+typedef struct ashlar_warmup_bucket {
+    size_t first_length, last_length;
+    uint64_t plan_bytes; /* bytes of its plan, on all streams; 0: no plan, so that the ordinary path
+                          * serves its steps. The plans of a stream share one memory */
+    uint64_t peak_bytes; /* the most that its recorded steps have live at once on each stream, in
+                          * multiples of 512 B, summed over the streams; 0: none is recorded */
+    uint64_t steps;      /* steps of the key that have ended since the warm-up */
+    uint64_t calls;      /* driver calls of all threads while these steps were under way, without
+                          * those that pick a device */
+    uint64_t own_calls;  /* of these calls, the number made by the allocator */
+} ashlar_warmup_bucket;
+
+/*
+ * List the buckets of the last warm-up with these options, the shortest lengths first: what each
+ * bucket needs, and how many driver calls its steps have made so far.
+ *
+ * out       [capacity]; NULL: only count the buckets
+ * count     receives the number of buckets; those that `out` has no room for are left out
+ *
+ * Threads: any.  Errors: ASHLAR_EHOSTMEM.
+ * Cost:    takes the lock. O(keys^2).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_warmup_list_buckets(ashlar_allocator *allocator, const ashlar_warmup_options *options,
+                           ashlar_warmup_bucket *out, size_t capacity, size_t *count);
+
+/* ---- the largest size that fits ---- */
+
+/*
+ * how large a program may be on a device of a given size, found without such a device.
+ *
+ *     static ashlar_status try_batch(void *user, ashlar_allocator *memory, size_t batch) {
+ *         ... take what outlives steps from `memory`, warm up with a dry run, give all back
+ *     }
+ *     ashlar_fit_options options = {.run = try_batch, .max_value = 4096, .device_bytes = 24 << 30};
+ *     ashlar_fit(device, &options, &fit);    a software device of 24 GiB or more
+ *
+ * The callback does all that takes memory, and none of the work: ashlar_allocator_warmup() with a
+ * dry run (plan.h) goes through every length that way. So a trial takes milliseconds, and the
+ * memory need not be there: open the software device with ASHLAR_SOFT=memory=1TiB,touch=off.
+ *
+ * The result is exact for what an allocator takes, in units of its memory handles. For a CUDA
+ * device with cuDNN, whose work spaces have other sizes than on the CPU, it is an estimate.
+ */
+
+/*
+ * Try a size: take from `allocator` what the program takes at that size, and give all of it back,
+ * after a failure too. Return ASHLAR_OK, or ASHLAR_ENOMEM where the memory does not suffice; any
+ * other status ends the search.
+ */
+typedef ashlar_status (*ashlar_fit_fn)(void *user, ashlar_allocator *allocator, size_t value);
+
+typedef struct ashlar_fit_options {
+    ashlar_fit_fn run;   /* must be given */
+    void *user;          /* passed to `run` */
+    size_t min_value;    /* 0 stands for 1 */
+    size_t max_value;    /* min_value .. ; must be given */
+    size_t device_bytes; /* of the device to fit on, rounded down to 2 MiB; no more than `device`
+                          * has. 0: all that `device` has */
+} ashlar_fit_options;
+
+typedef struct ashlar_fit_result {
+    size_t value;      /* the largest that runs; the next one, unless it is max_value, does not */
+    size_t trials;     /* calls of `run` */
+    size_t need_bytes; /* the value runs on a device of this size, and not on one 2 MiB smaller */
+} ashlar_fit_result;
+
+/*
+ * Find the largest value that runs on a device of device_bytes, and what it needs. The search
+ * assumes that a larger value needs more. Where that is not so, the value that is found still runs
+ * and the next one does not, but a larger one may.
+ *
+ * To learn what one value needs, give it as min_value and max_value, and a large device.
+ *
+ * device   a software device, whose memory is not touched; each trial has an allocator of its own
+ *          there, with the options of ASHLAR_CONF
+ *
+ * Threads: any; no other thread may use the device's memory meanwhile.
+ * Errors:  ASHLAR_ENOMEM (min_value does not run; the detail is that of its refusal),
+ *          ASHLAR_EINVAL (options), ASHLAR_ENOTSUP (no software device), ASHLAR_EHOSTMEM, and what
+ *          `run` returns.
+ * Cost:    O(log of value and need) calls of `run`.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_fit(ashlar_device *device,
+                                                      const ashlar_fit_options *options,
+                                                      ashlar_fit_result *out);
+
+/* ---- packing by itself ---- */
+
+/*
+ * offsets for buffers whose sizes and lifetimes are known in advance.
+ *
+ * Buffers that are live at the same time must not overlap, and together need as few bytes as
+ * possible. The packer is a pure function: it takes no device memory, and the same buffers with the
+ * same options, and time enough, give the same offsets on every machine.
+ *
+ *     const ashlar_pack_buffer buffers[] = {{4096, 0, 3}, {1024, 1, 2}, {2048, 3, 5}};
+ *     const ashlar_pack_options options = {.alignment = 256, .time_budget_ms = 1000};
+ *     size_t offsets[3];
+ *     ashlar_pack_result result;
+ *     status = ashlar_pack(buffers, 3, &options, offsets, &result);
+ */
+
+/* A buffer to place. Times are in any unit; only their order counts. */
+typedef struct ashlar_pack_buffer {
+    size_t bytes;        /* at least 1 */
+    uint64_t begin, end; /* live in [begin, end); begin < end */
+} ashlar_pack_buffer;
+
+/* The packer's progress. */
+typedef struct ashlar_pack_progress {
+    size_t plan_bytes;    /* of the best plan so far; 0 before the first one */
+    size_t bound_bytes;   /* no plan is smaller */
+    uint64_t elapsed_ms;  /* since the call began */
+    const char *strategy; /* the method being tried; never NULL */
+} ashlar_pack_progress;
+
+typedef struct ashlar_pack_options {
+    size_t alignment;        /* of every offset, in bytes; a power of two; 0 stands for 1 */
+    size_t capacity_bytes;   /* stop at the first plan that fits in it; 0: find the smallest plan */
+    uint64_t time_budget_ms; /* until the search ends, the greedy orders included; 0: no search */
+    /* Called at most ten times a second; false: stop, and keep the best plan. NULL: not wanted. */
+    bool (*progress)(void *user, const ashlar_pack_progress *now);
+    void *user; /* of `progress` */
+} ashlar_pack_options;
+
+typedef struct ashlar_pack_result {
+    size_t plan_bytes;  /* highest end of a buffer, rounded up to the alignment */
+    size_t bound_bytes; /* no plan is smaller: the peak of live bytes, each buffer rounded up to the
+                         * alignment, or more if the search proved it */
+    bool is_optimal;    /* no plan is smaller than this one: plan_bytes == bound_bytes */
+    bool was_stopped;   /* by `progress`, or by the end of the time budget */
+    const char *strategy; /* the method that found the plan, static text, for example "largest
+                           * area first" */
+} ashlar_pack_result;
+
+/*
+ * Place `count` buffers. Tries several greedy orders and keeps the best plan. If there is a time
+ * budget, and that plan is more than 0.5 % above the bound, or above the capacity, a search
+ * follows, which only ever replaces a plan by a better one. With more than 10,900 buffers, the time
+ * budget is spent on the search instead of some of the orders; with more than 32,768, instead of
+ * all. There, a budget too short for the search (milliseconds) can give a larger plan than none.
+ *
+ * buffers   [count]; may be NULL if count is 0, which gives a plan of 0 bytes
+ * options   NULL: all options are 0
+ * offsets   [count], multiples of the alignment; unchanged on failure
+ * out       unchanged on failure. A plan that exceeds the capacity is no failure: plan_bytes tells.
+ *
+ * Threads: any; nothing is shared.  Stream: none.
+ * Errors:  ASHLAR_EINVAL (a buffer of 0 bytes or without a lifetime, an alignment that is not a
+ *          power of two), ASHLAR_EOVERFLOW (the sum of the sizes does not fit into size_t, or more
+ *          than 2^30 buffers), ASHLAR_EHOSTMEM.
+ * Cost:    the first plan, or without a time budget all greedy orders: near O(count log count),
+ *          20,000 buffers in less than a second. A search ends with the time budget.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pack(const ashlar_pack_buffer *buffers,
+                                                       size_t count,
+                                                       const ashlar_pack_options *options,
+                                                       size_t *offsets, ashlar_pack_result *out);
 
 ASHLAR_END_DECLS
 

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include <ashlar/plan.h>
+#include <ashlar/allocator.h>
 
 namespace ashlar {
 

@@ -9,13 +9,11 @@
 #ifndef ASHLAR_TRACE_H
 #define ASHLAR_TRACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <ashlar/allocator.h>
-#include <ashlar/device.h>
-#include <ashlar/export.h>
-#include <ashlar/status.h>
 
 ASHLAR_BEGIN_DECLS
 

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 #include "rnn/data/batch_sampler.h"
 #include "rnn/data/tagger_corpus.h"

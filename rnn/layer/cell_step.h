@@ -8,7 +8,7 @@
 #ifndef ASHLAR_CELL_STEP_H
 #define ASHLAR_CELL_STEP_H
 
-#include <ashlar/rnn_layout.h>
+#include <ashlar/rnn.h>
 
 #include "rnn/product/real.h"
 

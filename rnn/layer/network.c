@@ -1,5 +1,5 @@
 /* network.c - a recurrent network put together from its parts: each call's buffers and work. */
-#include <ashlar/network.h>
+#include <ashlar/model.h>
 #include <ashlar/rnn.h>
 
 #include "allocator/base/checked.h"

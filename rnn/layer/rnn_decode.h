@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/rnn_layout.h>
+#include <ashlar/rnn.h>
 
 #include "rnn/layer/rnn_prepared.h"
 

@@ -2,7 +2,6 @@
  * PyTorch names. */
 #include <ashlar/rnn.h>
 
-#include <ashlar/rnn_layout.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>

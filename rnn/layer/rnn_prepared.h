@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <ashlar/rnn_layout.h>
+#include <ashlar/rnn.h>
 
 /* G*H, the rows of W, and K, the width of a row of gates (rnn_rows.h). */
 static inline size_t ashlar__rnn_gate_rows(const ashlar_rnn_layout *layout) {

@@ -1,7 +1,7 @@
 /* fit.c - finds the largest training that runs on a device of a given size, by dry warm-ups. */
 #include "rnn/programs/fit.h"
 
-#include <ashlar/fit.h>
+#include <ashlar/plan.h>
 #include <string.h>
 
 #include "allocator/base/error.h"

@@ -1,7 +1,7 @@
 /* main_sample.c - ashlar-sample: write text with a model that ashlar-train saved. */
 #include <string.h>
 
-#include <ashlar/checkpoint.h>
+#include <ashlar/arena.h>
 
 #include "rnn/data/batcher.h"
 #include "allocator/base/file.h"

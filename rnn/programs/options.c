@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <ashlar/version.h>
+#include <ashlar/base.h>
 
 #include "allocator/base/parse.h"
 #include "allocator/base/error.h"

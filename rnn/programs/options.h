@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 typedef enum ashlar_option_kind {
     ASHLAR_OPTION_COUNT, /* size_t, min .. max */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include <ashlar/checkpoint.h>
+#include <ashlar/arena.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/parse.h"

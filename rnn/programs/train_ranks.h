@@ -3,7 +3,7 @@
 #ifndef ASHLAR_TRAIN_RANKS_H
 #define ASHLAR_TRAIN_RANKS_H
 
-#include <ashlar/ranks.h>
+#include <ashlar/reduce.h>
 
 #include "allocator/base/json.h"
 #include "rnn/programs/train_command.h"

@@ -78,12 +78,12 @@ static ashlar_status attach_regions(ashlar_trainer *t) {
     size_t bytes, usable;
     for (size_t i = 0; i < sizeof regions / sizeof regions[0] && c->attach != NULL; i++) {
         const void *region = ashlar_arena_region(t->task->arena, regions[i]);
-        const ashlar_status status = ashlar_allocator_segment(t->allocator, region, &base, &bytes);
+        const ashlar_status status = ashlar_segment(t->allocator, region, &base, &bytes);
         if (status == ASHLAR_ENOTSUP) {
             return ASHLAR_OK; /* share=off */
         }
         ASHLAR_TRY(status);
-        ASHLAR_TRY(ashlar_allocator_usable_bytes(t->allocator, region, &usable));
+        ASHLAR_TRY(ashlar_usable_bytes(t->allocator, region, &usable));
         ASHLAR_TRY(usable == bytes ? c->attach(c->context, base, bytes) : ASHLAR_OK);
     }
     return ASHLAR_OK;

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include <ashlar/checkpoint.h>
+#include <ashlar/arena.h>
 
 #include "rnn/train/train.h"
 

@@ -5,10 +5,9 @@
 #include <signal.h>
 
 #include <ashlar/optimizer.h>
-#include <ashlar/ranks.h>
-#include <ashlar/rnn_layout.h>
-#include <ashlar/schedule.h>
-#include <ashlar/warmup.h>
+#include <ashlar/reduce.h>
+#include <ashlar/rnn.h>
+#include <ashlar/plan.h>
 
 #include "rnn/train/leak_monitor.h"
 #include "rnn/train/task.h"

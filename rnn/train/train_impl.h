@@ -6,7 +6,7 @@
 
 #include "rnn/train/train.h"
 
-#include <ashlar/warmup.h>
+#include <ashlar/plan.h>
 
 #include "rnn/train/prefetch.h"
 #include "rnn/train/shards.h"

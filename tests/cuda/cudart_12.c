@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include <ashlar/export.h>
+#include <ashlar/base.h>
 
 enum { BYTES_OF_13 = 4096 }; /* no structure of CUDA 13 that is used here has more */
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include <ashlar/export.h>
+#include <ashlar/base.h>
 
 #define NAMES(X)                                              \
     X(__cudaGetKernel)                                        \

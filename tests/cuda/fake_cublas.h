@@ -4,7 +4,7 @@
 #ifndef ASHLAR_FAKE_CUBLAS_H
 #define ASHLAR_FAKE_CUBLAS_H
 
-#include <ashlar/export.h>
+#include <ashlar/base.h>
 
 /* The one of the library: dlsym(library, "fake_cublas"). */
 typedef struct fake_cublas_control {

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include <ashlar/export.h>
+#include <ashlar/base.h>
 
 /* How the fake's layout differs from the real one's. */
 typedef enum fake_cudnn_change {

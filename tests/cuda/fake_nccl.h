@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/export.h>
+#include <ashlar/base.h>
 
 #include "arena/reduce/nccl.h"
 

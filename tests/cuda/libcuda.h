@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include <ashlar/export.h>
+#include <ashlar/base.h>
 
 #include "allocator/driver/cuda_abi.h"
 

@@ -7,7 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <ashlar/cuda_dropin.h>
-#include <ashlar/warmup.h>
+#include <ashlar/plan.h>
 
 enum { LENGTHS = 128, STEPS = 400 };
 

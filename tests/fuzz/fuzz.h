@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 /* Try one input. Returns 0; whatever is wrong ends the process. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

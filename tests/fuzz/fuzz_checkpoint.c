@@ -4,7 +4,7 @@
  */
 #include "tests/fuzz/fuzz.h"
 
-#include <ashlar/checkpoint.h>
+#include <ashlar/arena.h>
 
 #include "arena/compute/convert.h"
 #include "tests/arena/checkpoint/safetensors_find.h"

@@ -1,7 +1,7 @@
 /* fuzz_config.c - any text as a line of options: refused, or written back and read the same. */
 #include "tests/fuzz/fuzz.h"
 
-#include <ashlar/config.h>
+#include <ashlar/allocator.h>
 
 const char fuzz_claim[] = "every_line_is_refused_and_changes_nothing_or_is_written_back";
 

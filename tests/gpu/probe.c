@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 bool probe_open(probe *out) {
     ashlar_driver *driver = NULL;

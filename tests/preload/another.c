@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <ashlar/export.h>
+#include <ashlar/base.h>
 
 ASHLAR_API void *dlsym(void *restrict handle, const char *restrict name);
 

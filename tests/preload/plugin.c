@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include <ashlar/export.h>
+#include <ashlar/base.h>
 
 #include "allocator/driver/cuda_abi.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <ashlar/plan.h>
+#include <ashlar/allocator.h>
 
 enum { LENGTHS = 128, STEPS = 300, WIDTH = 4 << 10 };
 

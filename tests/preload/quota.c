@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <ashlar/export.h>
+#include <ashlar/base.h>
 
 #include "allocator/driver/cuda_abi.h"
 

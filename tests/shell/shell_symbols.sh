@@ -59,7 +59,7 @@ check 'the_library_has_a_versioned_soname' is_named_for_what_it_is "$core" libas
 check 'the_library_does_not_bring_jemalloc' needs_no "$core" libjemalloc
 
 warns_of_deprecation() {
-    echo '#include <ashlar/export.h>
+    echo '#include <ashlar/base.h>
         ASHLAR_API ASHLAR_DEPRECATED("use new_one()") int old_one(void);
         int main(void) { return old_one(); }' >"$scratch/old.c"
     # shellcheck disable=SC2086 # may be several words

@@ -4,8 +4,7 @@
 #include "tests/check.h"
 #include "tests/thread.h"
 
-#include <ashlar/status.h>
-#include <ashlar/version.h>
+#include <ashlar/base.h>
 
 #include "allocator/base/error.h"
 

@@ -3,7 +3,7 @@
 #ifndef CACHE_OPTION_H
 #define CACHE_OPTION_H
 
-#include <ashlar/config.h>
+#include <ashlar/allocator.h>
 
 #define CACHE_AUTO UINT64_MAX /* the allocator chooses */
 

@@ -6,7 +6,7 @@
 
 #include "tests/allocator/core/streams_fixture.h"
 
-#include <ashlar/graph_pool.h>
+#include <ashlar/allocator.h>
 
 static inline ashlar_graph_pool *pool_begin(ashlar_stream stream) {
     ashlar_graph_pool *pool = NULL;

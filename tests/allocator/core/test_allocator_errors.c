@@ -141,12 +141,12 @@ CASE_WITH(a_request_beyond_the_device_is_refused_without_a_call, set_up("memory=
 CASE_WITH(a_blocks_size_can_be_asked_for, set_up("memory=16MiB")) {
     unsigned char *ptr = take(4097, streams[0]);
     size_t bytes = 7;
-    CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
+    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
     CHECK_ZU(bytes, 4608); /* the next multiple of 512 */
     bytes = 7;
-    CHECK(ashlar_allocator_usable_bytes(allocator, ptr + 512, &bytes) == ASHLAR_EPOINTER);
+    CHECK(ashlar_usable_bytes(allocator, ptr + 512, &bytes) == ASHLAR_EPOINTER);
     give(ptr);
-    CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
+    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
     CHECK_ZU(bytes, 7);
 }
 

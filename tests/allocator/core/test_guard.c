@@ -6,7 +6,7 @@
 
 #include "tests/allocator/core/guard_fixture.h"
 
-#include <ashlar/graph_pool.h>
+#include <ashlar/allocator.h>
 
 #include <unistd.h>
 

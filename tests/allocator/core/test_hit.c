@@ -44,7 +44,7 @@ CASE(a_wrong_call_is_refused_and_changes_nothing) {
     const ashlar_stats before = stats_now();
     CHECK_FAILS(ashlar_free(allocator, freed), ASHLAR_EPOINTER, "freed before");
     CHECK(ashlar_free_on(allocator, freed, streams[1]) == ASHLAR_EPOINTER);
-    CHECK(ashlar_allocator_usable_bytes(allocator, freed, &bytes) == ASHLAR_EPOINTER && bytes == 7);
+    CHECK(ashlar_usable_bytes(allocator, freed, &bytes) == ASHLAR_EPOINTER && bytes == 7);
     CHECK_FAILS(ashlar_free(allocator, held + 1), ASHLAR_EPOINTER, "inside a block");
     CHECK(ashlar_free(allocator, held + 512) == ASHLAR_EPOINTER);
     CHECK(ashlar_free(allocator, freed + 512) == ASHLAR_EPOINTER);

@@ -27,8 +27,7 @@ CASE_WITH(a_large_block_has_one_handle_to_itself, set_up_shared("memory=256MiB")
         blocks[i] = take(sizes[i], streams[0]);
         void *base = NULL;
         size_t bytes = 0;
-        CHECK(ashlar_allocator_segment(allocator, blocks[i] + sizes[i] - 1, &base, &bytes) ==
-              ASHLAR_OK);
+        CHECK(ashlar_segment(allocator, blocks[i] + sizes[i] - 1, &base, &bytes) == ASHLAR_OK);
         CHECK(base == blocks[i] && bytes >= sizes[i] && bytes < sizes[i] + 2 * MIB);
         CHECK_ZU(bytes % (2 * MIB), 0);
         CHECK_ZU(CALLS(mem_create) - made, 1);
@@ -97,7 +96,7 @@ CASE_WITH(what_cannot_be_shared_is_said, set_up_device("memory=64MiB")) {
     void *block = NULL, *base = NULL;
     size_t bytes = 0;
     REQUIRE(ashlar_alloc(made, MIB, streams[0], &block) == ASHLAR_OK);
-    CHECK_FAILS(ashlar_allocator_segment(made, block, &base, &bytes), ASHLAR_ENOTSUP, "share=on");
+    CHECK_FAILS(ashlar_segment(made, block, &base, &bytes), ASHLAR_ENOTSUP, "share=on");
     CHECK(ashlar_free(made, block) == ASHLAR_OK);
     ashlar_allocator_destroy(made);
 }
@@ -116,10 +115,10 @@ CASE_WITH(pointers_without_a_block_are_refused, set_up_shared("memory=64MiB")) {
     void *base = NULL;
     size_t bytes = 0;
     unsigned char *block = take(MIB, streams[0]);
-    CHECK_FAILS(ashlar_allocator_segment(allocator, &base, &base, &bytes), ASHLAR_EPOINTER,
+    CHECK_FAILS(ashlar_segment(allocator, &base, &base, &bytes), ASHLAR_EPOINTER,
                 "in no live block");
     give(block);
-    CHECK_FAILS(ashlar_allocator_segment(allocator, block, &base, &bytes), ASHLAR_EPOINTER,
+    CHECK_FAILS(ashlar_segment(allocator, block, &base, &bytes), ASHLAR_EPOINTER,
                 "in no live block");
     CHECK(base == NULL && bytes == 0);
 }

@@ -5,7 +5,6 @@
 #define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
 
 #include <ashlar/plan.h>
-#include <ashlar/warmup.h>
 
 #include "allocator/dropin/frees.h"
 #include "tests/allocator/dropin/frees_fixture.h"

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <ashlar/pack.h>
+#include <ashlar/plan.h>
 
 #include "allocator/base/random.h"
 

@@ -8,11 +8,9 @@
 #include <string.h>
 
 #include <ashlar/allocator.h>
-#include <ashlar/status.h>
-#include <ashlar/graph_pool.h>
+#include <ashlar/base.h>
 #include <ashlar/plan.h>
 #include <ashlar/trace.h>
-#include <ashlar/warmup.h>
 
 static int forked_line; /* of the first call that was not answered as it should be; 0: none */
 
@@ -84,7 +82,7 @@ static inline void forked_call_all(ashlar_allocator *a, const forked_known *know
     FORKED_IS_REFUSED(ashlar_alloc(a, 4096, stream, &ptr));
     FORKED_IS_REFUSED(ashlar_alloc(a, (size_t)9 << 20, NULL, &ptr));
     FORKED_IS_REFUSED(ashlar_record_stream(a, known->block, stream));
-    FORKED_IS_REFUSED(ashlar_allocator_usable_bytes(a, known->block, &bytes));
+    FORKED_IS_REFUSED(ashlar_usable_bytes(a, known->block, &bytes));
     FORKED_IS_REFUSED(ashlar_allocator_check(a));
     FORKED_IS_REFUSED(ashlar_allocator_forget_stream(a, stream));
     FORKED_IS_REFUSED(ashlar_allocator_take_snapshot(a, &snapshot));

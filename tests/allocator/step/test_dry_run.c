@@ -65,14 +65,14 @@ CASE_WITH(a_pointer_that_is_no_live_block_is_refused, set_up_cached("memory=1GiB
                 ASHLAR_EPOINTER, "not a block of this dry run");
     CHECK(ashlar_record_stream(allocator, a + 1, streams[1]) == ASHLAR_EPOINTER);
     size_t bytes = 7;
-    CHECK(ashlar_allocator_usable_bytes(allocator, a + 1, &bytes) == ASHLAR_EPOINTER);
+    CHECK(ashlar_usable_bytes(allocator, a + 1, &bytes) == ASHLAR_EPOINTER);
     CHECK_ZU(bytes, 7);
-    CHECK(ashlar_allocator_usable_bytes(allocator, a, &bytes) == ASHLAR_OK);
+    CHECK(ashlar_usable_bytes(allocator, a, &bytes) == ASHLAR_OK);
     CHECK_ZU(bytes, MIB);
-    CHECK(ashlar_allocator_usable_bytes(allocator, real, &bytes) == ASHLAR_OK);
+    CHECK(ashlar_usable_bytes(allocator, real, &bytes) == ASHLAR_OK);
     CHECK(bytes >= 100 && bytes < MIB);
     give(a);
-    CHECK(ashlar_allocator_usable_bytes(allocator, a, &bytes) == ASHLAR_EPOINTER);
+    CHECK(ashlar_usable_bytes(allocator, a, &bytes) == ASHLAR_EPOINTER);
     CHECK_FAILS(ashlar_free(allocator, a), ASHLAR_EPOINTER, "freed before in this dry run");
     CHECK(ashlar_free_on(allocator, a, streams[1]) == ASHLAR_EPOINTER);
     CHECK(ashlar_record_stream(allocator, a, streams[1]) == ASHLAR_EPOINTER);

@@ -1,8 +1,7 @@
 /* test_fit.c - the largest value that runs on a device of a given size, and what it needs. */
 #include "tests/allocator/core/allocator_fixture.h"
 
-#include <ashlar/fit.h>
-#include <ashlar/warmup.h>
+#include <ashlar/plan.h>
 
 #include "allocator/core/core.h"
 

@@ -7,7 +7,7 @@
  */
 #include "tests/allocator/step/step_fixture.h"
 
-#include <ashlar/warmup.h>
+#include <ashlar/plan.h>
 
 enum { LENGTHS_MAX = 8, BLOCKS_MAX = 40, WEIGHTS = 6, TICKS = 2000, TIMES_MAX = 8, PROGRAMS = 240 };
 

@@ -238,7 +238,7 @@ CASE_WITH(a_wrong_pointer_into_a_region_is_told_exactly, set_up_plans()) {
     begin(1);
     shadow *s = get(4000, WORK);
     size_t usable = 0;
-    CHECK(ashlar_allocator_usable_bytes(allocator, s->ptr, &usable) == ASHLAR_OK);
+    CHECK(ashlar_usable_bytes(allocator, s->ptr, &usable) == ASHLAR_OK);
     CHECK_ZU(usable, 4096);
     CHECK_FAILS(ashlar_free(allocator, s->ptr + 512), ASHLAR_EPOINTER, "512 bytes inside a block");
     CHECK_FAILS(ashlar_free(allocator, s->ptr + 4096), ASHLAR_EPOINTER, "never handed out");

@@ -4,7 +4,7 @@
  */
 #include "tests/allocator/step/step_fixture.h"
 
-#include <ashlar/graph_pool.h>
+#include <ashlar/allocator.h>
 
 #include "tests/allocator/core/helper_fixture.h"
 

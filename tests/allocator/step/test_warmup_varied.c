@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#include <ashlar/warmup.h>
+#include <ashlar/plan.h>
 
 #include "allocator/base/random.h"
 

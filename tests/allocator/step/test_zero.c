@@ -4,7 +4,7 @@
  */
 #include "tests/allocator/core/guard_fixture.h"
 
-#include <ashlar/graph_pool.h>
+#include <ashlar/allocator.h>
 #include <ashlar/plan.h>
 
 #include "allocator/base/random.h"
@@ -33,7 +33,7 @@ static bool set_up_zeroed(const char *spec) {
 /* Queue what an owner does: find zeros, and leave something else. */
 static void own(ashlar_stream stream, unsigned char *ptr, size_t bytes) {
     size_t usable = bytes;
-    CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &usable) == ASHLAR_OK);
+    CHECK(ashlar_usable_bytes(allocator, ptr, &usable) == ASHLAR_OK);
     queue_verify(stream, ptr, usable, 0);
     queue_write(stream, ptr, usable, 0x5A);
 }

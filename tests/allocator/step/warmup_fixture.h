@@ -7,7 +7,7 @@
 
 #include "tests/allocator/core/allocator_fixture.h"
 
-#include <ashlar/warmup.h>
+#include <ashlar/plan.h>
 
 #include "allocator/base/error.h"
 

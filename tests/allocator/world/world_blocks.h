@@ -46,7 +46,7 @@ static inline void block_taken(store *s, const act *a, world_block *b, void *ptr
     const bool was_free = shadow_visit(ptr, b->bytes, SHADOW_LIVE, true, 0, true, live_value(b));
     EXPECT(was_free); /* else it overlaps a live block */
     if (a->choice % 8 == 0) {
-        EXPECT_OK(ashlar_allocator_usable_bytes(s->allocator, ptr, &usable));
+        EXPECT_OK(ashlar_usable_bytes(s->allocator, ptr, &usable));
         EXPECT(usable >= b->bytes);
         EXPECT(b->is_of_step || b->is_of_pool ||
                usable == (world.set->guard != 0 ? b->bytes : b->block_bytes));

@@ -8,7 +8,7 @@
 #ifndef ASHLAR_WORLD_GRAPHS_H
 #define ASHLAR_WORLD_GRAPHS_H
 
-#include <ashlar/graph_pool.h>
+#include <ashlar/allocator.h>
 
 #include "tests/allocator/world/world_blocks.h"
 

@@ -15,7 +15,6 @@
 #include <stdio.h>
 
 #include <ashlar/allocator.h>
-#include <ashlar/graph_pool.h>
 #include <ashlar/plan.h>
 
 #include "allocator/base/random.h"

@@ -5,7 +5,7 @@
 #ifndef ASHLAR_WORLD_WARMUP_H
 #define ASHLAR_WORLD_WARMUP_H
 
-#include <ashlar/warmup.h>
+#include <ashlar/plan.h>
 
 #include "tests/allocator/world/world_graphs.h"
 

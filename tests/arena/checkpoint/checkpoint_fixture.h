@@ -12,7 +12,7 @@
 
 #include <unistd.h>
 
-#include <ashlar/checkpoint.h>
+#include <ashlar/arena.h>
 
 #include "arena/layout/arena_impl.h"
 #include "arena/checkpoint/safetensors.h"

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <ashlar/checkpoint.h>
+#include <ashlar/arena.h>
 
 #include "tests/arena/checkpoint/safetensors_find.h"
 #include "allocator/base/random.h"

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <ashlar/status.h>
+#include <ashlar/base.h>
 
 #include "tests/child.h"
 

@@ -7,7 +7,7 @@
 
 #include "tests/arena/layout/arena_fixture.h"
 
-#include <ashlar/flatten.h>
+#include <ashlar/arena.h>
 
 static void *pointers[TENSORS]; /* the program's, one per tensor */
 static ashlar_flatten_item items[TENSORS];

@@ -1,7 +1,7 @@
 /* test_replicate.c - the same arena on another device: layout, contents, order, pointers. */
 #include "tests/arena/layout/arena_fixture.h"
 
-#include <ashlar/replica.h>
+#include <ashlar/arena.h>
 
 static ashlar_device *other;
 static ashlar_allocator *other_memory;

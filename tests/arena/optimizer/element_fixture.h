@@ -2,7 +2,7 @@
 #ifndef ASHLAR_ELEMENT_FIXTURE_H
 #define ASHLAR_ELEMENT_FIXTURE_H
 
-#include <ashlar/dtype.h>
+#include <ashlar/base.h>
 
 #include "arena/compute/convert.h"
 

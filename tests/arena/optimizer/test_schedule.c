@@ -1,7 +1,7 @@
 /*
  * test_schedule.c - learning rates step by step, and values that make none.
  */
-#include <ashlar/schedule.h>
+#include <ashlar/optimizer.h>
 
 #include "tests/check.h"
 

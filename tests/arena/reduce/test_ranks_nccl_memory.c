@@ -28,7 +28,7 @@ static void open_shared(void) {
     open_cuda(0);
     nccl->comm_register = count_register;
     nccl->comm_deregister = count_deregister;
-    CHECK(ashlar_allocator_segment(allocator, memory, &base, &bytes) == ASHLAR_OK);
+    CHECK(ashlar_segment(allocator, memory, &base, &bytes) == ASHLAR_OK);
     CHECK(ashlar_ranks_collectives(ranks, device, order, &table) == ASHLAR_OK);
 }
 

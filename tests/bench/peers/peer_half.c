@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include <ashlar/export.h>
+#include <ashlar/base.h>
 
 ASHLAR_API void *alloc(size_t bytes, int device, void *stream);
 ASHLAR_API void *half_take(size_t bytes, int device, void *stream);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include <ashlar/export.h>
+#include <ashlar/base.h>
 
 enum { PAGE_BYTES = 4096 };
 

@@ -6,7 +6,6 @@
 #include "tests/strict.h"
 
 #include <ashlar/model.h>
-#include <ashlar/network.h>
 #include <ashlar/optimizer.h>
 
 #include "arena/optimizer/optimizer_impl.h"

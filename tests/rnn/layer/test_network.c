@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include <ashlar/network.h>
+#include <ashlar/model.h>
 #include <ashlar/plan.h>
 
 enum { T = 4, B = 3, I = 3, H = 4, V = 6, O = 5 };

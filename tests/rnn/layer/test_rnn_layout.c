@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include <ashlar/rnn_layout.h>
+#include <ashlar/rnn.h>
 
 static ashlar_rnn_config config_of(size_t input, size_t hidden, size_t layers) {
     return (ashlar_rnn_config){

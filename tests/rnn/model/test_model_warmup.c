@@ -4,7 +4,7 @@
  */
 #include "tests/rnn/model/model_fixture.h"
 
-#include <ashlar/warmup.h>
+#include <ashlar/plan.h>
 
 #include "allocator/core/core.h"
 #include "rnn/layer/backend.h"

@@ -6,7 +6,6 @@
 #include "tests/text.h"
 
 #include <ashlar/plan.h>
-#include <ashlar/warmup.h>
 
 #include "rnn/model/tagger_memory.h"
 

@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include <ashlar/network.h>
+#include <ashlar/model.h>
 
 #include "rnn/model/text_sampler.h"
 #include "rnn/train/tasks.h"

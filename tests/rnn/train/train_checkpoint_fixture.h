@@ -8,7 +8,7 @@
 
 #include "tests/rnn/train/train_fixture.h"
 
-#include <ashlar/checkpoint.h>
+#include <ashlar/arena.h>
 
 #include "rnn/layer/backend.h"
 
