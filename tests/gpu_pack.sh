@@ -35,7 +35,7 @@ copy() { # FROM TO FILE...: those that are there, by their names below FROM
     done
 }
 
-copy "$here" "$root" run docs tests/gpu.sh tests/run_suite.py tests/count_cases.py \
+copy "$here" "$root" run docs tools/set_up.sh tests/gpu_set_up.sh tests/gpu.sh tests/run_suite.py tests/count_cases.py \
     tests/torch_lstm.py tests/torch_calls.py tests/torch_step.py tests/cupy_calls.py tests/gpu \
     allocator/dropin/ashlar_torch.py bench/all.sh bench/without_paths.sh LICENSE
 

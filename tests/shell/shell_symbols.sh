@@ -80,12 +80,12 @@ includes_all_it_says() {
 }
 
 is_the_allocator_alone() {
-    includes memory.h >"$scratch/of_memory" && grep -qx warmup.h "$scratch/of_memory" &&
-        ! grep -E 'arena|model|network|rnn|optimizer|dtype' "$scratch/of_memory"
+    includes allocator.h >"$scratch/of_allocator" && grep -qx plan.h "$scratch/of_allocator" &&
+        ! grep -E 'arena|model|rnn|optimizer|reduce' "$scratch/of_allocator"
 }
 
 check 'ashlar_h_includes_every_header_that_it_says' includes_all_it_says
-check 'memory_h_is_the_allocator_alone' is_the_allocator_alone
+check 'allocator_h_is_the_allocator_alone' is_the_allocator_alone
 check 'a_deprecated_function_says_what_to_use' warns_of_deprecation
 
 # The drop-in libraries, which programs find by name and which have all of ashlar within.
