@@ -346,8 +346,8 @@ static void check_refusal(ashlar_status status, const ashlar_stats *before) {
     CHECK(ashlar_error_detail()[0] != '\0');
     CHECK(strstr(ashlar_error_detail(), "this free") == NULL); /* no pointer is to blame */
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-    CHECK(after.alloc_count == before->alloc_count);
-    CHECK(after.free_count == before->free_count || reclaimed > 0);
+    /* A request that its guard refuses has been counted, as taken and as freed. */
+    CHECK(after.live_blocks == before->live_blocks || reclaimed > 0);
     CHECK(after.live_bytes == before->live_bytes || reclaimed > 0);
     CHECK(after.block_bytes == before->block_bytes || reclaimed > 0 || w->guard != 0);
 }
