@@ -1,17 +1,14 @@
-"""Look for faults for long, and keep count: long.py BUILD FUZZ [SECONDS [SEED [PART...]]], or
+"""Look for faults for long: long.py BUILD FUZZ [SECONDS [SEED [PART...]]], or
 --targets
 
 For SECONDS (3600), on all processors: the campaigns, the random tests and the fuzz targets, in
 programs of the folders BUILD (Meson's) and FUZZ (build/ is libFuzzer's, corpus/ is kept), or only
 the PARTs named. SEED is the first seed; without it, or with 0, the clock gives one. Prints each
-part's rate; a part that fails is shown with what repeats it. Adds a line to
-tests/results/long.jsonl: date, seeds and sums; and prints what all runs there
-have done. --targets prints what ninja has to make.
+part's rate; a part that fails is shown with what repeats it. --targets prints what ninja has to make.
 """
 
 import collections
 import concurrent.futures
-import json
 import os
 import re
 import subprocess
@@ -21,7 +18,6 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LATEST_S = 900  # so long after its time, a program hangs
 SEEDS_APART = 1 << 20  # of a part that runs on several processors
-RESULTS = os.path.join(ROOT, "tests", "results", "long.jsonl")
 
 # A program takes its seed from `words` or ASHLAR_SEED, and its time from `words` if {seconds} is in
 # it; else it is run again and again. `seeds`: how many seeds a run goes through; `done`: what it
@@ -34,8 +30,6 @@ Part = collections.namedtuple("Part", "name path words environment seeds unit do
 CAMPAIGNS = [
     Part("world", "tests/test_world", "--seconds {seconds} --seed {seed} --mode adversarial", {}, 1,
          "operations", r"^world: (\d+) operations", 10),
-    Part("device_orders", "tests/orders/test_device_orders", "--seconds {seconds} --seed {seed}", {},
-         1, "orders", r"^# orders: \d+ programs, (\d+) orders", 1),
     Part("programs", "tests/preload/random_programs",
          "--seconds {seconds} --seed {seed} --acts 600", {}, 1, "requests",
          r"^programs: \d+ programs, (\d+) requests", 4),
@@ -44,8 +38,6 @@ CAMPAIGNS = [
 ]
 MODELS = [
     Part("step_model", "tests/test_step_model", "", {}, 1, "episodes", r"^ok \d+", 2),
-    Part("steady", "tests/test_steady", "", {"ASHLAR_STEADY_PROGRAMS": "200"}, 200, "warm-ups",
-         r"^# (\d+) programs", 2),
 ]
 FUZZ = ("-max_total_time={seconds} -seed={seed} -max_len=1024 -timeout=20 -print_final_stats=1 "
         "-artifact_prefix={fuzz}/{name}- {fuzz}/corpus/{name}")
@@ -170,46 +162,15 @@ def count(done, output):
     return sum(int(text) if text.isdigit() else 1 for text in found)
 
 
-def keep(campaign, outcomes):
-    record = {"date": time.strftime("%Y-%m-%d", time.gmtime())}
-    parts = {}
-    for o in outcomes:
-        sums = parts.setdefault(o.part.name, {"unit": o.part.unit, "done": 0, "runs": 0,
-                                              "seconds": 0, "failed": False, "seeds": []})
-        sums["done"] += o.done
-        sums["runs"] += o.runs
-        sums["seconds"] += round(o.seconds)
-        sums["failed"] |= bool(o.failure)
-        sums["seeds"].append(o.seed)
-    record.update(seconds=campaign.seconds, seed=campaign.seed, parts=parts)
-    os.makedirs(os.path.dirname(RESULTS), exist_ok=True)
-    with open(RESULTS, "a", encoding="utf-8") as file:
-        print(json.dumps(record), file=file)
-
-
-def print_sums():
-    """Over all runs that are kept."""
-    sums, runs = collections.Counter(), 0
-    with open(RESULTS, encoding="utf-8") as file:
-        for line in file:
-            runs += 1
-            for part in json.loads(line)["parts"].values():
-                sums[part["unit"]] += part["done"]
-    print("all %d runs: %s" % (runs, ", ".join("%d %s" % (number, unit)
-                                               for unit, number in sorted(sums.items()))))
-
-
 def main(build, fuzz, seconds="3600", seed="0", *names):
     os.nice(max(10 - os.nice(0), 0))
     first = int(seed) or int(time.time()) * 100
     campaign = Campaign(build, fuzz, int(seconds), first, names)
     print("seed %d" % first, flush=True)
     outcomes = campaign.run_all()
-    keep(campaign, outcomes)
     failures = [outcome for outcome in outcomes if outcome.failure]
     for outcome in failures:
         print("--- %s\n%s" % (outcome.part.name, outcome.failure))
-    print_sums()
     return 1 if failures else 0
 
 

@@ -144,13 +144,12 @@ cu_result ashlar__soft_mem_alloc(cu_ptr *ptr, size_t bytes) {
     return ashlar__soft_leave(plain_alloc(device, bytes, ptr));
 }
 
-/* The pages of the block that starts at `ptr`; NULL: none does, or it is another process's. */
+/* The pages of the block that starts at `ptr`; NULL: none does. */
 static soft_reservation *find_plain(cu_ptr ptr, size_t *idx) {
     if (ashlar__soft_ranges_at(&ashlar__soft_state.blocks, (uintptr_t)ptr, idx) == NULL) {
         return NULL;
     }
-    soft_reservation *pages = pages_of((uintptr_t)ptr);
-    return pages->pages[0]->memory->is_foreign ? NULL : pages;
+    return pages_of((uintptr_t)ptr);
 }
 
 cu_result ashlar__soft_mem_free(cu_ptr ptr) {

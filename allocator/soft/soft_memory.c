@@ -133,7 +133,7 @@ void ashlar__soft_memory_drop(soft_memory *memory) {
     if (memory == NULL || --memory->user_count > 0) {
         return;
     }
-    for (size_t i = 0; i < memory->page_count && !memory->is_foreign; i++) {
+    for (size_t i = 0; i < memory->page_count; i++) {
         return_page(memory->device, memory->pages[i]);
     }
     ashlar__host_free(memory);

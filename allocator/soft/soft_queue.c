@@ -129,9 +129,7 @@ static soft_stream *pick_drawn(bool any) {
 }
 
 static soft_stream *pick(void) {
-    return ashlar__soft_state.config.mode != SOFT_ADVERSARIAL ? pick_oldest()
-           : ashlar__soft_hooks.pick != NULL                  ? ashlar__soft_hooks.pick()
-                                                              : pick_drawn(false);
+    return ashlar__soft_state.config.mode != SOFT_ADVERSARIAL ? pick_oldest() : pick_drawn(false);
 }
 
 /* ---- running ---- */
@@ -305,12 +303,6 @@ cu_result ashlar__soft_submit(soft_stream *stream, const soft_op *model) {
 
 /* ---- waiting ---- */
 
-static void begin_wait(void) {
-    if (ashlar__soft_hooks.begin_wait != NULL) {
-        ashlar__soft_hooks.begin_wait();
-    }
-}
-
 static void see(const soft_clock *clock) {
     if (ashlar__soft_hooks.see != NULL) {
         ashlar__soft_hooks.see(clock);
@@ -381,7 +373,6 @@ static const soft_point *first_done(soft_point *const *points, size_t count) {
 
 void ashlar__soft_wait_points(soft_point *const *points, size_t count) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
-    begin_wait();
     for (size_t i = 0; i < count; i++) {
         const soft_point *point = points[i];
         ASHLAR_CHECK2(point->user_count > 0 && (point->is_done || point->stream != NULL));
@@ -414,7 +405,6 @@ void ashlar__soft_wait_device(const soft_device *device, uint64_t serial) {
     const uint64_t number = ashlar__soft_state.submitted;
     uint64_t end_ns = serial == 0 ? device->end_ns : 0;
     soft_clock seen = {0}; /* as of now: other threads may queue more meanwhile */
-    begin_wait();
     if (ashlar__soft_hooks.snapshot != NULL) {
         ashlar__soft_hooks.snapshot(device, serial, &seen);
     }
@@ -432,17 +422,13 @@ void ashlar__soft_wait_device(const soft_device *device, uint64_t serial) {
     ashlar__soft_clock_clear(&seen);
 }
 
-bool ashlar__soft_poll(void) {
+void ashlar__soft_poll(void) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     if (ashlar__soft_state.config.mode != SOFT_ADVERSARIAL) {
-        return false;
-    }
-    if (ashlar__soft_hooks.is_done != NULL) {
-        return ashlar__soft_hooks.is_done();
+        return;
     }
     soft_stream *stream = ashlar__soft_draw(POLLS_PER_OP) == 0 ? pick_drawn(true) : NULL;
     if (stream != NULL) {
         run_head(stream);
     }
-    return false;
 }

@@ -87,7 +87,6 @@ typedef struct soft_memory {
     soft_device *device;
     size_t user_count;         /* 1 while its handle lives, and 1 for each mapping */
     unsigned int handle_types; /* CU_HANDLE_...: for which it was made */
-    bool is_foreign;           /* of another process (CUDA IPC, in tests): `pages` is empty */
     size_t page_count;
     uint32_t pages[]; /* indexes into the device's memory; in general not contiguous */
 } soft_memory;
@@ -273,8 +272,8 @@ void ashlar__soft_wait_points(soft_point *const *points, size_t count);
  * the stream with this serial, if it is not 0. The lock is dropped meanwhile. */
 void ashlar__soft_wait_device(const soft_device *device, uint64_t serial);
 /* The host asks whether unfinished work is finished by now. In adversarial mode, run a ready op of
- * any stream now and then, so that polling ends. True: a test says that it is (soft_hooks). */
-bool ashlar__soft_poll(void);
+ * any stream now and then, so that polling ends. */
+void ashlar__soft_poll(void);
 
 /* A random number in 0 .. below-1, from the generator that `seed` sets up. */
 uint64_t ashlar__soft_draw(uint64_t below);
@@ -472,7 +471,7 @@ extern soft_state ashlar__soft_state;
 
 /*
  * What tests hang into the device (tests/allocator/soft/soft_probe.h): their proof that uses of
- * memory are ordered, and their choice of what runs next. Each is called with the lock held.
+ * memory are ordered. Each is called with the lock held.
  */
 typedef struct soft_hooks {
     /* NULL, all of these or none: `op` is queued; the stream's handle is gone; add to *out all work
@@ -484,11 +483,6 @@ typedef struct soft_hooks {
     void (*see)(const soft_clock *clock);
     bool (*is_used)(uintptr_t base, size_t bytes);
     void (*reset)(void);
-    /* mode=adversarial, NULL or both: the host begins to wait; the stream whose head runs next, or
-     * NULL: none is ready. Then also: whether unfinished work is finished by now. */
-    void (*begin_wait)(void);
-    soft_stream *(*pick)(void);
-    bool (*is_done)(void);
 } soft_hooks;
 
 extern soft_hooks ashlar__soft_hooks;

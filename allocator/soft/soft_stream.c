@@ -202,7 +202,8 @@ cu_result ashlar__soft_stream_query(cu_stream stream) {
     const soft_device *device = found->device; /* outlives the stream */
     const bool is_over = found->head == NULL && ashlar__soft_time_is_past(found->tail_ns);
     const uint64_t serial = found->serial;
-    if (!is_over && !ashlar__soft_poll()) {
+    if (!is_over) {
+        ashlar__soft_poll();
         return ashlar__soft_leave(CU_NOT_READY);
     }
     ashlar__soft_wait_device(device, serial);
@@ -421,8 +422,11 @@ cu_result ashlar__soft_event_query(cu_event event) {
         return ashlar__soft_leave(CU_SUCCESS);
     }
     const bool is_over = point->is_done && ashlar__soft_time_is_past(point->time_ns);
-    return is_over || ashlar__soft_poll() ? leave_with_wait(device, &point, 1)
-                                          : ashlar__soft_leave(CU_NOT_READY);
+    if (is_over) {
+        return leave_with_wait(device, &point, 1);
+    }
+    ashlar__soft_poll();
+    return ashlar__soft_leave(CU_NOT_READY);
 }
 
 /* Not a function of CUDA's: polling would cost neither virtual time nor, in adversarial mode, have

@@ -220,7 +220,9 @@ void ashlar__planner_leave_memory(ashlar_allocator *a, const ashlar_plan *plan) 
             memory->is_unused = true;
             /* Let the stream wait for other streams' uses first, so that the new memory may reuse
              * the old bytes. If it cannot wait, these bytes are kept until the uses are over. */
-            ASHLAR_IGNORE(ashlar__cross_join(&a->heap, state, memory->block, &is_joined));
+            if (ashlar__stream_state_can_wait(state, &a->client)) {
+                ASHLAR_IGNORE(ashlar__cross_join(&a->heap, state, memory->block, &is_joined));
+            }
         }
     }
     ashlar__planner_tidy_locked(&a->planner, &a->heap);

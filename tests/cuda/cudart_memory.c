@@ -119,25 +119,10 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
                                   : result);
 }
 
-/* ---- memory of other processes ---- */
+/* ---- memory for other processes ---- */
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *ptr) {
     CUDART_CALL(ipc_get_mem_handle, (handle, in(ptr)));
-}
-
-static cudaError_t open_handle(cu_ptr *ptr, cudaIpcMemHandle_t handle, unsigned int flags) {
-    cu_ipc_handle same;
-    memcpy(&same, &handle, sizeof same);
-    CUDART_CALL(ipc_open_mem_handle, (ptr, same, flags));
-}
-
-cudaError_t cudaIpcOpenMemHandle(void **ptr, cudaIpcMemHandle_t handle, unsigned int flags) {
-    cu_ptr opened = 0;
-    return ashlar_cudart_give(open_handle(&opened, handle, flags), &opened, ptr);
-}
-
-cudaError_t cudaIpcCloseMemHandle(void *ptr) {
-    CUDART_CALL(ipc_close_mem_handle, (in(ptr)));
 }
 
 /* ---- memory pools ---- */

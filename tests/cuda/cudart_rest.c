@@ -34,8 +34,10 @@
     X(cudaGraphRetainUserObject)                              \
     X(cudaHostRegister)                                       \
     X(cudaHostUnregister)                                     \
+    X(cudaIpcCloseMemHandle)                                  \
     X(cudaIpcGetEventHandle)                                  \
     X(cudaIpcOpenEventHandle)                                 \
+    X(cudaIpcOpenMemHandle)                                   \
     X(cudaKernelSetAttributeForDevice)                        \
     X(cudaLaunchCooperativeKernel)                            \
     X(cudaLaunchKernel)                                       \

@@ -26,8 +26,6 @@ enum {
     FAKE_NCCL_BUFFERS = 32,
     FAKE_NCCL_CHUNK = 1 << 16,
     FAKE_NCCL_PAGE = 2 << 20, /* granularity of the software device */
-    FAKE_NCCL_WINDOW = 4096,  /* a window begins at a multiple of this */
-    FAKE_NCCL_SYMMETRIC = 1,
 };
 
 typedef enum fake_kind { FAKE_BROADCAST, FAKE_ALL_REDUCE, FAKE_SCATTER, FAKE_GATHER } fake_kind;
@@ -51,13 +49,11 @@ typedef struct fake_shared {
     atomic_bool is_broken; /* a rank has refused: the others need not wait */
     atomic_uint arrived, round;
     fake_call calls[FAKE_NCCL_RANKS];
-    size_t sizes[FAKE_NCCL_RANKS]; /* of windows */
     _Alignas(64) char data[FAKE_NCCL_RANKS][FAKE_NCCL_CHUNK];
 } fake_shared;
 
 typedef struct fake_buffer {
-    bool is_used, is_window;
-    int flags;
+    bool is_used;
     atomic_bool is_stale; /* it was unmapped */
     cu_ptr base;
     size_t bytes;
@@ -99,18 +95,6 @@ nccl_result fake_nccl_find_buffer(nccl_comm comm, cu_ptr ptr, size_t bytes,
 /* Whether all of it is memory of a device. */
 bool fake_nccl_is_device(cu_ptr ptr, size_t bytes);
 
-/* What ashlar does not call, and programs may. */
-typedef struct ncclWindow_vidmem *nccl_window;
-#define FAKE_NCCL_MORE_MAP(X)                                                            \
-    X(ncclCommRegister, (const nccl_comm comm, void *data, size_t bytes, void **handle)) \
-    X(ncclCommDeregister, (const nccl_comm comm, void *handle))                          \
-    X(ncclCommWindowRegister,                                                            \
-      (nccl_comm comm, void *data, size_t bytes, nccl_window *window, int flags))        \
-    X(ncclCommWindowDeregister, (nccl_comm comm, nccl_window window))
-
-#define X(symbol, params) ASHLAR_API nccl_result symbol params;
-FAKE_NCCL_MORE_MAP(X)
-#undef X
 #define X(field, symbol, returned, params) ASHLAR_API returned symbol params;
 ASHLAR_NCCL_MAP(X)
 #undef X

@@ -93,14 +93,12 @@ static nccl_result check_memory(nccl_comm comm, cu_ptr ptr, size_t bytes) {
     return NCCL_SUCCESS;
 }
 
-static nccl_result add(nccl_comm comm, cu_ptr ptr, size_t bytes, fake_buffer **out) {
+static nccl_result add(nccl_comm comm, cu_ptr ptr, size_t bytes, void **out) {
     for (size_t i = 0; i < FAKE_NCCL_BUFFERS; i++) {
         fake_buffer *b = &comm->buffers[i];
         if (!b->is_used) {
             b->base = ptr;
             b->bytes = bytes;
-            b->is_window = false;
-            b->flags = 0;
             atomic_store(&b->is_stale, false);
             watch(comm, b);
             b->is_used = true;
@@ -113,7 +111,6 @@ static nccl_result add(nccl_comm comm, cu_ptr ptr, size_t bytes, fake_buffer **o
 
 nccl_result ncclCommRegister(const nccl_comm comm, void *data, size_t bytes, void **handle) {
     const cu_ptr ptr = (uintptr_t)data;
-    fake_buffer *made;
     nccl_result result = fake_nccl_admit(comm, "ncclCommRegister");
     if (result == NCCL_SUCCESS &&
         (ptr % FAKE_NCCL_PAGE != 0 || bytes == 0 || bytes % FAKE_NCCL_PAGE != 0)) {
@@ -122,24 +119,21 @@ nccl_result ncclCommRegister(const nccl_comm comm, void *data, size_t bytes, voi
                                   (unsigned long long)ptr, FAKE_NCCL_PAGE);
     }
     result = result == NCCL_SUCCESS ? check_memory(comm, ptr, bytes) : result;
-    result = result == NCCL_SUCCESS ? add(comm, ptr, bytes, &made) : result;
-    if (result == NCCL_SUCCESS) {
-        *handle = made;
-    }
+    result = result == NCCL_SUCCESS ? add(comm, ptr, bytes, handle) : result;
     if (result == NCCL_SUCCESS && getenv("FAKE_NCCL_TELLS") != NULL) {
         (void)fprintf(stderr, "registered: %zu bytes\n", bytes);
     }
     return result;
 }
 
-static nccl_result drop(nccl_comm comm, void *handle, bool is_window, const char *call) {
+nccl_result ncclCommDeregister(const nccl_comm comm, void *handle) {
+    const char *const call = "ncclCommDeregister";
     const nccl_result result = fake_nccl_admit(comm, call);
     fake_buffer *b = handle;
     if (result != NCCL_SUCCESS) {
         return result;
     }
-    if (b < comm->buffers || b >= comm->buffers + FAKE_NCCL_BUFFERS || !b->is_used ||
-        b->is_window != is_window) {
+    if (b < comm->buffers || b >= comm->buffers + FAKE_NCCL_BUFFERS || !b->is_used) {
         return fake_nccl_refuse(comm, NCCL_INVALID_ARGUMENT, "%s: nothing is registered so", call);
     }
     if (atomic_load(&comm->queued) > 0) {
@@ -150,60 +144,6 @@ static nccl_result drop(nccl_comm comm, void *handle, bool is_window, const char
     return atomic_load(&b->is_stale)
                ? fake_nccl_refuse(comm, NCCL_INVALID_USAGE, "%s: it was unmapped before", call)
                : NCCL_SUCCESS;
-}
-
-nccl_result ncclCommDeregister(const nccl_comm comm, void *handle) {
-    return drop(comm, handle, false, "ncclCommDeregister");
-}
-
-/* All ranks come with the same size. */
-static nccl_result compare_sizes(nccl_comm comm, size_t bytes) {
-    comm->shared->sizes[comm->rank] = bytes;
-    if (!fake_nccl_meet(comm)) {
-        return fake_nccl_refuse(comm, NCCL_REMOTE_ERROR, "not all ranks register the window");
-    }
-    bool is_same = true;
-    for (unsigned int i = 0; i < comm->count; i++) {
-        is_same = is_same && comm->shared->sizes[i] == bytes;
-    }
-    (void)fake_nccl_meet(comm); /* all have read them */
-    return is_same ? NCCL_SUCCESS
-                   : fake_nccl_refuse(comm, NCCL_INVALID_USAGE,
-                                      "the window has %zu bytes here, and others elsewhere", bytes);
-}
-
-nccl_result ncclCommWindowRegister(nccl_comm comm, void *data, size_t bytes, nccl_window *window,
-                                   int flags) {
-    const cu_ptr ptr = (uintptr_t)data;
-    cu_ptr base = 0;
-    size_t mapped = 0;
-    fake_buffer *made = NULL;
-    nccl_result result = fake_nccl_admit(comm, "ncclCommWindowRegister");
-    result = result == NCCL_SUCCESS ? check_memory(comm, ptr, bytes) : result;
-    if (result == NCCL_SUCCESS &&
-        (!find_mapping(ptr, &base, &mapped) || (ptr - base) % FAKE_NCCL_WINDOW != 0)) {
-        result = fake_nccl_refuse(comm, NCCL_INVALID_ARGUMENT,
-                                  "a window begins %llu bytes behind its handle's beginning",
-                                  (unsigned long long)(ptr - base));
-    }
-    if (result != NCCL_SUCCESS) {
-        if (comm != NULL && comm->shared != NULL) {
-            atomic_store(&comm->shared->is_broken, true);
-        }
-        return result;
-    }
-    result = compare_sizes(comm, bytes);
-    result = result == NCCL_SUCCESS ? add(comm, ptr, bytes, &made) : result;
-    if (result == NCCL_SUCCESS) {
-        made->is_window = true;
-        made->flags = flags;
-        *window = (nccl_window)(void *)made;
-    }
-    return result;
-}
-
-nccl_result ncclCommWindowDeregister(nccl_comm comm, nccl_window window) {
-    return drop(comm, window, true, "ncclCommWindowDeregister");
 }
 
 nccl_result fake_nccl_find_buffer(nccl_comm comm, cu_ptr ptr, size_t bytes,

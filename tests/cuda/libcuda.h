@@ -17,9 +17,7 @@ typedef struct CUmemPoolHandle_st *cu_pool;
 typedef struct cu_uuid {
     unsigned char bytes[16];
 } cu_uuid;
-typedef struct cu_ipc_handle {
-    unsigned char bytes[64];
-} cu_ipc_handle;
+enum { FAKE_IPC_HANDLE_BYTES = 64 };
 typedef void (*cu_stream_callback)(cu_stream stream, cu_result status, void *user_data);
 
 /* Field, CUDA's name, the CUDA version that introduced this signature, parameters. */
@@ -40,9 +38,6 @@ typedef void (*cu_stream_callback)(cu_stream stream, cu_result status, void *use
       (unsigned int count, const unsigned int *attributes, void **data, cu_ptr ptr))               \
     X(mem_retain_handle, cuMemRetainAllocationHandle, 11000, (cu_mem_handle * handle, void *ptr))  \
     X(ipc_get_mem_handle, cuIpcGetMemHandle, 4010, (void *handle, cu_ptr ptr))                     \
-    X(ipc_open_mem_handle, cuIpcOpenMemHandle, 11000,                                              \
-      (cu_ptr * ptr, cu_ipc_handle handle, unsigned int flags))                                    \
-    X(ipc_close_mem_handle, cuIpcCloseMemHandle, 4010, (cu_ptr ptr))                               \
     X(mem_host_register, cuMemHostRegister, 6050, (void *ptr, size_t bytes, unsigned int flags))   \
     X(mem_host_unregister, cuMemHostUnregister, 4000, (void *ptr))                                 \
     X(mem_host_get_device_pointer, cuMemHostGetDevicePointer, 3020,                                \

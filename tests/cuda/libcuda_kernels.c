@@ -1,7 +1,7 @@
 /*
  * libcuda_kernels.c - modules and kernels of the fake driver: whatever image it is given, it has
  * the kernels of the optimizer and of a model's operations in it, and runs them in stream order on
- * the CPU (optimizer_cuda_host.h, ops_cuda_host.h).
+ * the CPU (host_kernels.h).
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,8 +10,7 @@
 
 #include "libcuda.h"
 #include "tests/cuda/fake_driver.h"
-#include "tests/cuda/ops_cuda_host.h"
-#include "tests/cuda/optimizer_cuda_host.h"
+#include "tests/cuda/host_kernels.h"
 #include "allocator/soft/soft_state.h"
 #include "arena/optimizer/optimizer_impl.h"
 

@@ -1,6 +1,6 @@
 /*
- * libcuda_pointer.c - what the driver says about a pointer, and memory that another process has
- * exported (CUDA IPC).
+ * libcuda_pointer.c - what the driver says about a pointer, and which memory can be exported to
+ * another process (CUDA IPC).
  *
  * As a real driver's, the answers are about the driver's allocations: a mapping of cuMemMap, or
  * what cuMemAlloc has returned. Only the latter can be exported, and with it all of its pages,
@@ -8,17 +8,9 @@
  */
 #include "libcuda.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "allocator/base/host.h"
 #include "allocator/soft/soft_state.h"
-
-enum { IPC_LAZY_PEERS = 1 }; /* the one flag that cuIpcOpenMemHandle has */
 
 static soft_reservation *reservation_over(cu_ptr ptr) {
     return ashlar__soft_ranges_over(&ashlar__soft_state.reservations, (uintptr_t)ptr, 1);
@@ -91,7 +83,6 @@ typedef struct pointer_facts {
 static cu_result tell(const pointer_facts *of, void *data, unsigned int attribute, cu_ptr ptr) {
     const unsigned int type = of->is_host ? CU_MEMORY_HOST : CU_MEMORY_DEVICE;
     const bool is_plain = is_of_blocks(of->reservation);
-    const bool can_export = is_plain && !of->mapping->memory->is_foreign;
     const soft_device *device = of->mapping == NULL ? NULL : of->mapping->memory->device;
     const int ordinal = device == NULL ? 0 : device->ordinal;
     const cu_context context =
@@ -113,7 +104,7 @@ static cu_result tell(const pointer_facts *of, void *data, unsigned int attribut
         [FAKE_POINTER_HOST_POINTER] = {&host, sizeof host},
         [FAKE_POINTER_IS_MANAGED] = {&none, sizeof(bool)},
         [FAKE_POINTER_ORDINAL] = {&ordinal, sizeof ordinal},
-        [FAKE_POINTER_IS_IPC_CAPABLE] = {&can_export, sizeof can_export},
+        [FAKE_POINTER_IS_IPC_CAPABLE] = {&is_plain, sizeof is_plain},
         [FAKE_POINTER_RANGE_START] = {&base, sizeof base},
         [FAKE_POINTER_RANGE_SIZE] = {&bytes, sizeof bytes},
         [FAKE_POINTER_HANDLE_TYPES] = {&types, sizeof types},
@@ -179,14 +170,7 @@ cu_result ashlar_fake_pointer_get_attributes(unsigned int count, const unsigned 
     return ashlar__soft_leave(result);
 }
 
-/* ---- memory of another process ---- */
-
-/* What a handle of ours says. The other process finds by these where in which file the memory is:
- * the pages, and in them the block. */
-typedef struct exported {
-    unsigned long long pid, fd, base, bytes, block_at, block_bytes;
-} exported;
-_Static_assert(sizeof(exported) <= sizeof(cu_ipc_handle), "a handle has room for it");
+/* ---- memory for another process ---- */
 
 /* Only memory that cuMemMap has mapped has a handle; no test asks for that of its own. */
 cu_result ashlar_fake_mem_retain_handle(cu_mem_handle *handle, void *ptr) {
@@ -194,136 +178,18 @@ cu_result ashlar_fake_mem_retain_handle(cu_mem_handle *handle, void *ptr) {
     return CU_INVALID_VALUE;
 }
 
+/* Nothing opens it: the handle only says which block it is of. */
 cu_result ashlar_fake_ipc_get_mem_handle(void *handle, cu_ptr ptr) {
     const bool is_of_pool = ashlar_fake_is_of_pool(ptr);
     const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
     if (result != CU_SUCCESS) {
         return result;
     }
-    const soft_reservation *found = reservation_over(ptr);
     const soft_range block = allocation_over(ptr);
-    if (handle == NULL || !is_of_blocks(found) || block.bytes == 0 ||
-        found->pages[0]->memory->is_foreign || is_of_pool) {
+    if (handle == NULL || !is_of_blocks(reservation_over(ptr)) || block.bytes == 0 || is_of_pool) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    const exported said = {.pid = (unsigned long long)getpid(),
-                           .fd = (unsigned long long)found->plain_device->of->memory_fd,
-                           .base = found->range.base,
-                           .bytes = found->range.bytes,
-                           .block_at = block.base - found->range.base,
-                           .block_bytes = block.bytes};
-    memset(handle, 0, sizeof(cu_ipc_handle));
-    memcpy(handle, &said, sizeof said);
-    return ashlar__soft_leave(CU_SUCCESS);
-}
-
-/* Map each piece of the other process's allocation at the same place in ours. Returns how many
- * bytes that were. */
-static size_t map_pieces(const exported *said, int file, uintptr_t base) {
-    char path[64], line[512];
-    size_t mapped = 0;
-    (void)snprintf(path, sizeof path, "/proc/%llu/maps", said->pid);
-    FILE *maps = fopen(path, "re");
-    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
-        char *next = line;
-        const unsigned long long begin = strtoull(next, &next, 16);
-        const unsigned long long end = strtoull(next + 1, &next, 16);
-        const unsigned long long offset = strtoull(next + 6, NULL, 16); /* behind " rw-s " */
-        const unsigned long long from = begin > said->base ? begin : said->base;
-        const unsigned long long last = said->base + said->bytes;
-        const unsigned long long to = end < last ? end : last;
-        if (from < to &&
-            mmap((void *)(base + (uintptr_t)(from - said->base)), to - from, PROT_READ | PROT_WRITE,
-                 MAP_SHARED | MAP_FIXED, file, (off_t)(offset + from - begin)) != MAP_FAILED) {
-            mapped += to - from;
-        }
-    }
-    if (maps != NULL) {
-        (void)fclose(maps);
-    }
-    return mapped;
-}
-
-/* Pages of another process: none of the device's here. */
-static soft_mapping *new_foreign(soft_device *device, const soft_range *range) {
-    soft_mapping *made = ashlar__host_calloc(1, sizeof *made);
-    soft_memory *memory = ashlar__host_calloc(1, sizeof *memory);
-    if (made == NULL || memory == NULL) {
-        ashlar__host_free(made);
-        ashlar__host_free(memory);
-        return NULL;
-    }
-    *memory = (soft_memory){.device = device->of, .user_count = 1, .is_foreign = true};
-    *made = (soft_mapping){.base = range->base,
-                           .bytes = range->bytes,
-                           .memory = memory,
-                           .access = (uint32_t)1 << device->ordinal};
-    return made;
-}
-
-static cu_result open_locked(soft_device *device, const exported *said, int file, cu_ptr *ptr) {
-    soft_reservation *made;
-    const cu_result result = ashlar__soft_reserve(said->bytes, SOFT_PAGE_BYTES, 0, &made);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    soft_mapping *mapping = new_foreign(device, &made->range);
-    if (mapping == NULL || map_pieces(said, file, made->range.base) != said->bytes) {
-        if (mapping != NULL) {
-            ashlar__host_free(mapping->memory);
-        }
-        ashlar__host_free(mapping);
-        ashlar__soft_unreserve(made);
-        return mapping == NULL ? CU_OUT_OF_MEMORY : CU_INVALID_VALUE;
-    }
-    for (size_t i = 0; i < said->bytes / SOFT_PAGE_BYTES; i++) {
-        made->pages[i] = mapping;
-    }
-    made->mapping_count = 1;
-    made->plain_device = device;
-    if (!ashlar__soft_block_put(made->range.base + said->block_at, said->block_bytes)) {
-        ashlar__soft_unreserve(made);
-        return CU_OUT_OF_MEMORY;
-    }
-    *ptr = made->range.base + said->block_at;
-    return CU_SUCCESS;
-}
-
-cu_result ashlar_fake_ipc_open_mem_handle(cu_ptr *ptr, cu_ipc_handle handle, unsigned int flags) {
-    exported said;
-    char path[64];
-    soft_device *device;
-    memcpy(&said, &handle, sizeof said);
-    if (ptr == NULL || flags != IPC_LAZY_PEERS || said.bytes == 0 ||
-        said.bytes % SOFT_PAGE_BYTES != 0) {
-        return CU_INVALID_VALUE;
-    }
-    if (said.pid == (unsigned long long)getpid()) {
-        return CU_INVALID_CONTEXT; /* as the driver in the process that exported it */
-    }
-    cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_COUNT, &device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    (void)snprintf(path, sizeof path, "/proc/%llu/fd/%llu", said.pid, said.fd);
-    const int file = open(path, O_RDWR | O_CLOEXEC);
-    result = file < 0 ? CU_INVALID_VALUE : open_locked(device, &said, file, ptr);
-    if (file >= 0) {
-        close(file);
-    }
-    return ashlar__soft_leave(result);
-}
-
-cu_result ashlar_fake_ipc_close_mem_handle(cu_ptr ptr) {
-    size_t idx;
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    if (ashlar__soft_ranges_at(&ashlar__soft_state.blocks, (uintptr_t)ptr, &idx) == NULL ||
-        !mapping_over(ptr)->memory->is_foreign) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
-    }
-    ashlar__soft_block_drop(idx);
+    memset(handle, 0, FAKE_IPC_HANDLE_BYTES);
+    memcpy(handle, &block.base, sizeof block.base);
     return ashlar__soft_leave(CU_SUCCESS);
 }

@@ -1,7 +1,7 @@
 /* ops_cuda_host.c - the source of the CUDA kernels of a model's operations, for the CPU. */
 #include "tests/cuda/cuda_emulation.h"
 
-#include "tests/cuda/ops_cuda_host.h"
+#include "tests/cuda/host_kernels.h"
 
 /* Nobody declares kernels: they are found by name. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"

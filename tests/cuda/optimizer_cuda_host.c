@@ -1,7 +1,7 @@
 /* optimizer_cuda_host.c - the source of the optimizer's CUDA kernels, compiled for the CPU. */
 #include "tests/cuda/cuda_emulation.h"
 
-#include "tests/cuda/optimizer_cuda_host.h"
+#include "tests/cuda/host_kernels.h"
 
 /* Nobody declares kernels: they are found by name. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"

@@ -25,6 +25,27 @@ static unsigned long long memory_calls(void) {
     return calls();
 }
 
+static void *grow(void *unused) {
+    void *ptr = NULL;
+    CHECK(cudaMalloc(&ptr, 48 * MIB) == cudaSuccess);
+    CHECK(cudaFree(ptr) == cudaSuccess);
+    return unused;
+}
+
+/* Of a stream that nobody has told us of, in CUDA's default mode. Where freed memory gathers, the
+ * device would be waited for, which spoils it: so this comes first. */
+CASE(memory_that_a_thread_takes_spoils_no_capture_of_another) {
+    cudaStream_t stream;
+    cudaGraph_t graph = NULL;
+    pthread_t other;
+    REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+    REQUIRE(pthread_create(&other, NULL, grow, NULL) == 0 && pthread_join(other, NULL) == 0);
+    CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+    CHECK(graph != NULL && cudaGraphDestroy(graph) == cudaSuccess);
+    CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+}
+
 CASE(steps_take_nothing_from_the_driver_after_the_first) {
     unsigned long long after_first = 0;
     cudaStream_t stream;
@@ -94,26 +115,6 @@ CASE(a_stream_may_end_right_after_a_free) {
         }
     }
     CHECK(plain_stream_destroy(steady) == cudaSuccess);
-}
-
-static void *grow(void *unused) {
-    void *ptr = NULL;
-    CHECK(cudaMalloc(&ptr, 48 * MIB) == cudaSuccess);
-    CHECK(cudaFree(ptr) == cudaSuccess);
-    return unused;
-}
-
-/* Of a stream that nobody has told us of, in CUDA's default mode. */
-CASE(memory_that_a_thread_takes_spoils_no_capture_of_another) {
-    cudaStream_t stream;
-    cudaGraph_t graph = NULL;
-    pthread_t other;
-    REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
-    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
-    REQUIRE(pthread_create(&other, NULL, grow, NULL) == 0 && pthread_join(other, NULL) == 0);
-    CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
-    CHECK(graph != NULL && cudaGraphDestroy(graph) == cudaSuccess);
-    CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
 CASE(page_locked_memory_is_kept_and_safe) {

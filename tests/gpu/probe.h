@@ -20,29 +20,6 @@ typedef struct probe {
 /* Open device 0 and make its context the thread's. False: a line has said why not. */
 bool probe_open(probe *out);
 
-/* ---- rules ---- */
-
-/* What the library relies on is judged. What CUDA leaves open is only told. */
-typedef enum verdict { KEPT, BROKEN, TOLD, UNASKED } verdict;
-
-typedef struct probe_rule {
-    const char *name; /* NULL: the end of a list */
-    verdict (*ask)(const probe *p);
-    bool is_told; /* nothing relies on it, so that it may end the process, too */
-} probe_rule;
-
-#define RULE_JUDGED(name) \
-    { #name, name, false }
-#define RULE_TOLD(name) \
-    { #name, name, true }
-
-extern const probe_rule probe_rules_memory[]; /* reservations, handles and mappings */
-extern const probe_rule probe_rules_waits[];  /* what waits, and when host memory is read */
-
-static inline verdict judge(bool is_kept) {
-    return is_kept ? KEPT : BROKEN;
-}
-
 /* Whether the byte at `ptr` has that value; waits for all work. */
 bool probe_holds(const probe *p, cu_ptr ptr, unsigned char value);
 

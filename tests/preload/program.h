@@ -39,8 +39,6 @@ typedef struct gpu {
     int (*own_pool_bytes)(unsigned long long *bytes); /* in use */
     int (*reset)(void);
     int (*export_block)(ipc_handle *handle, void *ptr);
-    int (*import_block)(void **ptr, ipc_handle handle);
-    int (*close_block)(void *ptr);
     int (*take_physical)(size_t bytes); /* for good; NULL: there is no such call */
     int (*use_default_pool)(void);      /* and look at its figures; NULL: likewise */
 } gpu;
@@ -67,8 +65,7 @@ int train(const gpu *calls, train_way way);
     .make_stream = make_stream, .end_stream = end_stream, .wait = wait_for,               \
     .wait_all = wait_for_all, .begin_capture = begin_capture, .end_capture = end_capture, \
     .use = use, .owner = owner, .own_pool = own_pool, .own_pool_bytes = own_pool_bytes,   \
-    .reset = reset, .export_block = export_block, .import_block = import_block,           \
-    .close_block = close_block
+    .reset = reset, .export_block = export_block
 
 int run_program(const gpu *calls, int argc, char **argv);
 

@@ -26,7 +26,6 @@ enum {
     POINTER_RANGE_SIZE = 12,
     POINTER_HANDLE_TYPES = 14,
     MEMORY_DEVICE = 2,
-    LAZY_PEERS = 1,
     POOL_THRESHOLD = 4,
     POOL_RESERVED = 5,
     POOL_RESERVED_HIGH = 6,
@@ -52,9 +51,6 @@ enum {
     X(address_range, cuMemGetAddressRange, cuMemGetAddressRange_v2,                              \
       (cu_ptr * base, size_t * bytes, cu_ptr ptr))                                               \
     X(ipc_get, cuIpcGetMemHandle, cuIpcGetMemHandle, (void *handle, cu_ptr ptr))                 \
-    X(ipc_open, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2,                                       \
-      (cu_ptr * ptr, ipc_handle handle, unsigned int flags))                                     \
-    X(ipc_close, cuIpcCloseMemHandle, cuIpcCloseMemHandle, (cu_ptr ptr))                         \
     X(pointer_attributes, cuPointerGetAttributes, cuPointerGetAttributes,                        \
       (unsigned int count, unsigned int *attributes, void **values, cu_ptr ptr))                 \
     X(retain_handle, cuMemRetainAllocationHandle, cuMemRetainAllocationHandle,                   \
@@ -237,15 +233,6 @@ static int info(size_t *free_bytes, size_t *total_bytes) {
 
 static int export_block(ipc_handle *handle, void *ptr) {
     return (int)cu.ipc_get(handle, in(ptr));
-}
-
-static int import_block(void **ptr, ipc_handle handle) {
-    cu_ptr opened = 0;
-    return out(cu.ipc_open(&opened, handle, LAZY_PEERS), &opened, ptr);
-}
-
-static int close_block(void *ptr) {
-    return (int)cu.ipc_close(in(ptr));
 }
 
 static int make_stream(void **stream, bool is_blocking) {

@@ -3,9 +3,9 @@
  * writes and reads it, streams, contexts, captures, graphs and pools that come and go. It knows
  * nothing of ashlar; tests/random_programs.py compares it alone with itself under the preload.
  *
- *     program_random SEED COUNT KEPT WORD...
+ *     program_random SEED COUNT WORD...
  *
- * The acts numbered 0 to COUNT - 1 that KEPT ("0-19,30", or "all") names are done. Words:
+ * COUNT acts are done. Words:
  *
  *   any          sizes that are no whole pages, too
  *   plain        no memory in the order of streams
@@ -212,23 +212,6 @@ static void act_by(int thread, act_fn *act, const draw *d) {
 
 /* ---- from the beginning to the end ---- */
 
-/* "all", or numbers and ranges in order. */
-static bool is_kept(const char *kept, uint64_t number) {
-    if (strcmp(kept, "all") == 0) {
-        return true;
-    }
-    while (*kept != '\0') {
-        char *end;
-        const uint64_t first = strtoull(kept, &end, 10);
-        const uint64_t last = *end == '-' ? strtoull(end + 1, &end, 10) : first;
-        if (number >= first && number <= last) {
-            return true;
-        }
-        kept = *end == '\0' ? end : end + 1;
-    }
-    return false;
-}
-
 static void begin(size_t *free_bytes) {
     size_t total_bytes = 0;
     MUST(p.cu.init(0));
@@ -318,7 +301,7 @@ static void end(const size_t *free_bytes) {
     take_all(free_bytes);
 }
 
-static void run(uint64_t seed, uint64_t count, const char *kept) {
+static void run(uint64_t seed, uint64_t count) {
     pthread_t second;
     size_t free_bytes[DEVICES] = {0};
     begin(free_bytes);
@@ -328,9 +311,7 @@ static void run(uint64_t seed, uint64_t count, const char *kept) {
         const draw d = {next_random(&state), next_random(&state), next_random(&state),
                         next_random(&state), next_random(&state)};
         const int thread = next_random(&state) % 4 == 0;
-        if (is_kept(kept, p.number)) {
-            act_by(thread, choose_act(&d), &d);
-        }
+        act_by(thread, choose_act(&d), &d);
     }
     end(free_bytes);
     pthread_mutex_lock(&turn_lock);
@@ -342,7 +323,7 @@ static void run(uint64_t seed, uint64_t count, const char *kept) {
 
 int main(int argc, char **argv) {
     p.device_count = 1;
-    for (int i = 4; i < argc; i++) {
+    for (int i = 3; i < argc; i++) {
         p.has_any_sizes |= strcmp(argv[i], "any") == 0;
         p.is_plain |= strcmp(argv[i], "plain") == 0;
         p.has_no_captures |= strcmp(argv[i], "no-captures") == 0;
@@ -350,14 +331,14 @@ int main(int argc, char **argv) {
         p.goes_on |= strcmp(argv[i], "on") == 0;
         p.device_count = strcmp(argv[i], "devices") == 0 ? DEVICES : p.device_count;
     }
-    if (argc < 4 || !driver_calls_find(&p.cu)) {
-        printf("usage: %s SEED COUNT KEPT WORD...\n", argv[0]);
+    if (argc < 3 || !driver_calls_find(&p.cu)) {
+        printf("usage: %s SEED COUNT WORD...\n", argv[0]);
         return END_USAGE;
     }
     const uint64_t seed = strtoull(argv[1], NULL, 10);
     p.is_relaxed = seed % 2 == 0;
     p.is_hasty = seed / 2 % 2 == 0;
-    run(seed, strtoull(argv[2], NULL, 10), argv[3]);
+    run(seed, strtoull(argv[2], NULL, 10));
     const size_t peak = p.peak_bytes[0] > p.peak_bytes[1] ? p.peak_bytes[0] : p.peak_bytes[1];
     printf("done %zu, refused %zu, peak %zu MiB, zones %d\n", p.done, p.refused,
            (peak + 2 * MIB - 1) / (2 * MIB) * 2, p.zones); /* in whole pages */

@@ -2,8 +2,7 @@
  * program_random.h - what the files of program_random share: the program's memory, streams,
  * contexts and graphs, as it knows them, and the acts it is made of.
  *
- * An act that makes no sense at the moment, or that CUDA would not allow, does nothing: so any of
- * them can be left out, and the others stay what they are.
+ * An act that makes no sense at the moment, or that CUDA would not allow, does nothing.
  */
 #ifndef ASHLAR_TESTS_PRELOAD_PROGRAM_RANDOM_H
 #define ASHLAR_TESTS_PRELOAD_PROGRAM_RANDOM_H

@@ -99,16 +99,6 @@ static int export_block(ipc_handle *handle, void *ptr) {
     return (int)cudaIpcGetMemHandle((cudaIpcMemHandle_t *)handle, ptr);
 }
 
-static int import_block(void **ptr, ipc_handle handle) {
-    cudaIpcMemHandle_t same;
-    memcpy(&same, &handle, sizeof same);
-    return (int)cudaIpcOpenMemHandle(ptr, same, cudaIpcMemLazyEnablePeerAccess);
-}
-
-static int close_block(void *ptr) {
-    return (int)cudaIpcCloseMemHandle(ptr);
-}
-
 int main(int argc, char **argv) {
     static const gpu calls = {GPU_CALLS};
     return run_program(&calls, argc, argv);

@@ -20,8 +20,6 @@ static struct {
     ashlar_allocator *(*allocator)(int device);
     __typeof__(&ashlar_step_begin) begin;
     __typeof__(&ashlar_step_end) end;
-    __typeof__(&ashlar_plan_set_options) set_options;
-    __typeof__(&ashlar_plan_build) build;
     __typeof__(&ashlar_plan_get_stats) get_plan_stats;
     __typeof__(&ashlar_allocator_trim) trim;
     __typeof__(&ashlar_allocator_seal) seal;
@@ -37,8 +35,6 @@ static void find(void *handle) {
         {"ashlar_cuda_allocator", &ashlar.allocator},
         {"ashlar_step_begin", &ashlar.begin},
         {"ashlar_step_end", &ashlar.end},
-        {"ashlar_plan_set_options", &ashlar.set_options},
-        {"ashlar_plan_build", &ashlar.build},
         {"ashlar_plan_get_stats", &ashlar.get_plan_stats},
         {"ashlar_allocator_trim", &ashlar.trim},
         {"ashlar_allocator_seal", &ashlar.seal},
@@ -95,44 +91,6 @@ static void loop(void *stream, uint64_t key) {
     printf("driver calls after the warm-up: %llu\n", (unsigned long long)stats.driver_calls_sealed);
 }
 
-/* Its plan is made on demand. */
-static void plan_by_hand(void) {
-    const ashlar_plan_options options = {.build_after = ASHLAR_PLAN_BUILD_NEVER};
-    ashlar_allocator *memory = ashlar.allocator(0);
-    ashlar_plan_stats before, after;
-    EXPECT(ashlar.set_options(memory, &options) == ASHLAR_OK);
-    EXPECT(ashlar.begin(memory, NULL, 9) == ASHLAR_OK);
-    work(LENGTHS, NULL);
-    EXPECT(ashlar.build(memory) == ASHLAR_EINVAL); /* a step is under way */
-    EXPECT(strstr(ashlar.detail(), "step") != NULL);
-    EXPECT(ashlar.end(memory) == ASHLAR_OK);
-    ashlar.get_plan_stats(memory, &before);
-    EXPECT(ashlar.build(memory) == ASHLAR_OK);
-    ashlar.get_plan_stats(memory, &after);
-    EXPECT(after.plan_count == before.plan_count + 1);
-}
-
-/* The program has taken all that the device has, plans' memory, too: the step has no plan. */
-static void without_room(void) {
-    enum { BLOCKS_MAX = 1024 };
-    const size_t mib = (size_t)1 << 20;
-    static void *blocks[BLOCKS_MAX];
-    ashlar_allocator *memory = ashlar.allocator(0);
-    ashlar_plan_stats before, after;
-    int count = 0;
-    ashlar.get_plan_stats(memory, &before);
-    while (count < BLOCKS_MAX && g->alloc(&blocks[count], mib) == 0) {
-        count++;
-    }
-    EXPECT(ashlar.begin(memory, NULL, 0) == ASHLAR_OK);
-    EXPECT(ashlar.end(memory) == ASHLAR_OK);
-    ashlar.get_plan_stats(memory, &after);
-    EXPECT(after.steps_declined == before.steps_declined + 1);
-    while (count > 0) {
-        EXPECT(g->give(blocks[--count]) == 0);
-    }
-}
-
 int run_program(const gpu *calls, int argc, char **argv) {
     void *stream = NULL;
     g = calls;
@@ -157,7 +115,5 @@ int run_program(const gpu *calls, int argc, char **argv) {
         loop(stream, key);
         EXPECT(g->end_stream(stream) == 0);
     }
-    plan_by_hand();
-    without_room();
     return failures > 0;
 }

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Compare programs of drawn requests with themselves under the preload:
 random_programs.py [--build BUILD] [--programs N] [--seconds S] [--seed SEED] [--acts N]
-[--words WORD...] [--whole]
+[--words WORD...]
 
 For N programs (tests/preload/program_random.c), or for S seconds: the least device on which the
 program runs alone is looked for; under libashlar-preload.so it must run on one that is larger by
 2 MiB for each zone of addresses (or the next one on which it runs alone), in three modes of the
 device, and be told of as much free memory; and on one that is too small nothing may happen but
-refusals. What fails is printed, the first of it made smaller.
+refusals. What fails is printed.
 """
 
 import argparse
@@ -21,10 +21,7 @@ import time
 
 PAGE_MIB = 2
 ROOM_MIB = 1024  # where every program runs
-SHRINK_S = 60  # at most, for each of the first
-SHRUNK_MAX = 3
 ENDS = {2: "usage", 3: "refused", 4: "an error", 5: "overwritten"}
-NUMBER = re.compile(r"^(\d+) \[", re.M)
 INFO = re.compile(r"^(\d+) .*info: (\d+) MiB free", re.M)
 NEEDS = re.compile(r"^done (\d+), refused (\d+), peak (\d+) MiB, zones (\d+)$", re.M)
 
@@ -47,12 +44,11 @@ class Run:
 
 
 class Program:
-    """A program of a seed, or what is left of it."""
+    """A program of a seed."""
 
     def __init__(self, build, seed, acts, words):
         draw = random.Random(seed)
         self.build, self.seed, self.acts = build, seed, acts
-        self.kept = None  # all
         self.done = 0
         self.words = words + [word for word in ("any", "plain", "devices") if draw.random() < 0.4]
         self.overhead = draw.choice([0, 0, 2, 8])
@@ -60,9 +56,8 @@ class Program:
         self.modes = ["eager", "adversarial,seed=%d" % (seed % 1000 + 1), "overlap"]
 
     def command(self, words=()):
-        kept = "all" if self.kept is None else ranges(self.kept)
         return [os.path.join(self.build, "tests/preload/program_random"), str(self.seed),
-                str(self.acts), kept, *self.words, *words]
+                str(self.acts), *self.words, *words]
 
     def settings(self, mib, mode, preload):
         given = {"LD_LIBRARY_PATH": os.path.join(self.build, "tests/cuda"),
@@ -135,43 +130,6 @@ class Program:
                 yield Fault("told of less", mib, "eager", True, (), run)
                 return
 
-    def shrink(self, fault):
-        """Leave out what does not matter for the fault, and return it as it is then."""
-        until = time.monotonic() + SHRINK_S
-        self.modes, last = [fault.mode], fault
-
-        def has_it(kept):
-            nonlocal last
-            before, self.kept = self.kept, kept
-            found = next((f for f in self.faults() if f.kind == fault.kind), None)
-            last, self.kept = (found, kept) if found is not None else (last, before)
-            return found is not None
-        kept = sorted({int(n) for n in NUMBER.findall(fault.run.output) if int(n) < self.acts})
-        if not has_it(kept):
-            kept = list(range(self.acts))
-        size = max(len(kept) // 2, 1)
-        while size >= 1 and time.monotonic() < until:
-            at, before = 0, len(kept)
-            while at < len(kept) and time.monotonic() < until:
-                less = kept[:at] + kept[at + size:]
-                if has_it(less):
-                    kept = less
-                else:
-                    at += size
-            size = size // 2 if size > 1 or len(kept) == before else 1
-        return last
-
-
-def ranges(numbers):
-    """1 2 3 5 as 1-3,5."""
-    said = []
-    for number in numbers:
-        if said and said[-1][1] == number - 1:
-            said[-1][1] = number
-        else:
-            said.append([number, number])
-    return ",".join("%d" % a if a == b else "%d-%d" % (a, b) for a, b in said) or "none"
-
 
 def tell(program, fault):
     settings = program.settings(fault.mib, fault.mode, fault.preload)
@@ -190,7 +148,6 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--acts", type=int, default=300)
     parser.add_argument("--words", nargs="*", default=[], help="for each program: no-captures ...")
-    parser.add_argument("--whole", action="store_true", help="make nothing smaller")
     parser.add_argument("--tap", action="store_true", help="as one case of a test")
     given = parser.parse_args()
     if not os.path.exists(os.path.join(given.build, "tests/preload/program_random")):
@@ -205,8 +162,6 @@ def main():
         programs, done = programs + 1, done + program.done
         if fault is not None:
             faults += 1
-            if not given.whole and faults <= SHRUNK_MAX:
-                fault = program.shrink(fault)
             print("\n".join(mark + line for line in tell(program, fault)), flush=True)
     print("%sprograms: %d programs, %d requests, %d faults" % (mark, programs, done, faults))
     if given.tap:

@@ -45,20 +45,6 @@ smoke_run() {
     [ "$(head -n 1 "$scratch/table")" = "$said" ] && [ "$(tail -n 1 "$scratch/table")" = "$said" ]
 }
 
-# Killed after its first rows, which take less than all.
-leaves_rows() {
-    killed=$scratch/killed.json
-    "$bench" alloc --device soft --json "$killed" &
-    measuring=$!
-    while [ ! -e "$killed" ]; do
-        kill -0 "$measuring" || return
-        sleep 0.1
-    done
-    kill -KILL "$measuring"
-    wait "$measuring" 2>/dev/null
-    json_holds "$killed" '0 < len(r["rows"]) < 30 and all(x["ns_pair"] > 0 for x in r["rows"])'
-}
-
 takes_only_what_is_asked_for() {
     "$bench" alloc --smoke --device soft --workload mix/shuffled --workload random \
         --subject floor --subject none --threads 2 --json "$rows" || return
@@ -76,15 +62,6 @@ measures_a_loaded_peer() {
          for s in ("ashlar", "stone")]' || return
     json_holds "$rows" 'all(x["over_ashlar"] > 0 and
         (x["driver_calls"] is None) == (x["subject"] == "stone") for x in r["rows"])'
-}
-
-refuses_what_is_no_peer() {
-    is_usage_error /nowhere/a.so alloc --peer /nowhere/a.so || complain 'no file' || return
-    is_usage_error '"free"' alloc --peer "$peers/half.so" || complain 'no free' || return
-    is_usage_error '"alloc"' alloc --peer libm.so.6 || complain 'no alloc' || return
-    is_usage_error already alloc --peer "$peers/stone.so" --peer "$peers/stone.so" ||
-        complain 'twice' || return
-    is_usage_error --workload arena --peer "$peers/stone.so" || complain 'an arena'
 }
 
 # Every list on the three subjects, and the packing.
@@ -175,10 +152,8 @@ counts_instructions() {
 check 'a_smoke_run_succeeds' smoke_run
 check 'its_rows_are_complete' rows_are_complete
 check 'it_prints_a_table_and_targets' prints_a_table_and_targets
-check 'a_run_that_is_killed_leaves_its_rows' leaves_rows
 check 'only_what_is_asked_for_is_measured' takes_only_what_is_asked_for
 check 'a_shared_object_is_measured_beside_the_others' measures_a_loaded_peer
-check 'what_is_no_peer_is_refused' refuses_what_is_no_peer
 check 'a_plan_is_measured_beside_the_cache' measures_plans
 check 'arenas_are_measured_beside_scattered_tensors' measures_arenas
 check 'rnns_are_measured_beside_pytorch' measures_rnns

@@ -39,15 +39,6 @@ machine_is_named() {
         'r["smoke"] is True and r["cores"] > 0 and len(r["date"]) == 10 and "device" in r'
 }
 
-# The same files make the same page.
-report_is_deterministic() {
-    cp -r "$folder" "$scratch/again"
-    rm "$scratch/again/report.html"
-    "$bench" report "$scratch/again" && diff -r "$folder" "$scratch/again" &&
-        "$bench" report "$folder" --html "$scratch/other.html" &&
-        cmp "$scratch/other.html" "$folder/report.html"
-}
-
 # A program that measures little, and of arenas does WORDS instead.
 stand_in() { # NAME WORDS
     cat >"$scratch/$1" <<END
@@ -74,19 +65,6 @@ measures_what_it_can() {
             "d['ran'] == 'arena: could not: ashlar-bench: no stones in a/b\\n'"
 }
 
-# What an earlier run left of a group is gone where that was not measured; the other files stay.
-replaces_an_earlier_run() {
-    cp -r "$folder" "$scratch/part" && echo '{}' >"$scratch/part/torch.json" &&
-        echo 'an older one' >"$scratch/part/ran.txt" || return
-    measures_what_it_can || return
-    [ -e "$scratch/part/torch.json" ] && [ ! -e "$scratch/part/arena.json" ] &&
-        ! grep -q older "$scratch/part/ran.txt" || return
-    ! grep -q '"stone"' "$scratch/part/report.html" || return
-    stand_in quick 'set -- "$@" --workload model/norm'
-    "$all" "$scratch/quick" --out="$scratch/part" --smoke --device soft >/dev/null || return
-    [ ! -e "$scratch/part/ran.txt" ] && [ -e "$scratch/part/arena.json" ]
-}
-
 refuses_a_bad_peer_first() {
     ends_with 2 '"free"' "$all" "$bench" --smoke --device soft --out "$scratch/none" \
         --peer "$ASHLAR_BUILD/tests/half.so" && [ ! -e "$scratch/none" ]
@@ -95,7 +73,6 @@ refuses_a_bad_peer_first() {
 check 'a_smoke_run_measures_every_group' smoke_run
 check 'the_folder_is_complete' folder_is_complete
 check 'the_machine_is_named' machine_is_named
-check 'the_same_files_make_the_same_page' report_is_deterministic
-check 'an_earlier_run_is_replaced' replaces_an_earlier_run
+check 'what_cannot_be_measured_is_told' measures_what_it_can
 check 'a_bad_peer_is_refused_before_anything_is_measured' refuses_a_bad_peer_first
 check_report

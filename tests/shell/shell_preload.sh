@@ -88,13 +88,6 @@ leaves_alone() { # SETTING PROGRAM...
     grep -x 'driver allocations: [1-9][0-9]* at first, [1-9][0-9]* later' "$scratch/out"
 }
 
-beside_another() { # PROGRAM...: which then sees what is none of CUDA's
-    env LD_PRELOAD="$preload $programs/libanother.so" "$@" loop >"$scratch/out" 2>&1
-    cat "$scratch/out"
-    grep -x 'driver allocations: [1-9][0-9]* at first, 0 later' "$scratch/out" &&
-        grep -x 'another: ashlar_fake_memory_calls' "$scratch/out"
-}
-
 # With a library that holds programs to a quota, before ours or behind it. What it finds behind itself
 # is the driver's (libcuda) or the next library's (next).
 within_a_quota() { # LIBRARIES BEHIND PROGRAM...
@@ -244,7 +237,6 @@ all_of() { # WAY PROGRAM...
     check "${way}_is_not_reported_otherwise" is_silent "$@"
     check "${way}_is_left_alone_when_it_is_off" is_off off "$@"
     check "${way}_is_left_alone_with_options_that_are_none" leaves_alone ASHLAR_CONF=none "$@"
-    check "${way}_may_have_another_library_that_stands_in" beside_another "$@"
     check "${way}_loops_in_every_mode" in_every_mode loop "$@"
     for behind in libcuda next; do
         check "${way}_keeps_to_a_quota_behind_ours_$behind" \

@@ -154,35 +154,10 @@ benches_everything() {
 END
 }
 
-benches_one_group() {
-    machine 1000
-    while read -r arguments; do
-        # shellcheck disable=SC2086 # words
-        runs 0 bench $arguments || return
-        # shellcheck disable=SC2086 # words
-        [ "$(cat "$scratch/stdout")" = "<train>$(printf '<%s>' $arguments)" ] || return
-    done <<END
-arena --smoke
---smoke --workload mix
---help
---peer
-END
-}
-
 configures_once() {
     machine 1000
     runs 0 train --data x && runs 0 train --data x || return
     [ "$(wc -l <"$configured")" -eq 1 ] && [ ! -s "$scratch/stderr" ]
-}
-
-mends_interrupted_configuration() {
-    machine 1000
-    mkdir -p "$tree/build/release" && : >"$tree/build/release/build.ninja"
-    : >"$tree/build/release/half-written"
-    : >"$tree/build/release/configured" # which tells that it is ours, not yet that it is whole
-    runs 0 train --data x && [ ! -e "$tree/build/release/half-written" ] || return
-    rm "$tree/build/release/build.ninja"
-    runs 0 train --data x && [ -e "$tree/build/release/build.ninja" ]
 }
 
 # A folder that somebody else configured stays as it is; ours is beside it.
@@ -267,13 +242,6 @@ shows_failing_case() {
         ran FAIL 1 'ok 1 - a' '# the reason' 'not ok 2 - b' 1..2 && says stdout '# the reason'
 }
 
-counts_failing_build() {
-    machine 1000
-    stand_in ninja 'exit 1'
-    runs 1 test strict builtin || return
-    [ "$(tail -n 1 "$scratch/stdout")" = '0 passed, 2 failed, 0 skipped' ]
-}
-
 tests_every_build() {
     machine 1000
     stand_in clang 'exit 0'
@@ -306,20 +274,6 @@ tests_quickly() {
         [ "$(wc -l <"$configured")" -eq 1 ]
 }
 
-# What is slow says by itself that it was not run, but for this.
-tests_slowly() {
-    tests_with slow && says tested 'all=1 test' && ! grep 'all= ' "$tested" || return
-    tests_with all && says tested 'all= test' && ! grep 'all=1' "$tested"
-}
-
-installs_more_for_all() {
-    machine 0
-    ran OK 0 'ok 1 - a' 1..1 >"$scratch/testlog.json"
-    echo 0 >"$scratch/status"
-    runs 0 test && [ ! -s "$asked" ] && runs 0 test all && says asked valgrind cmake || return
-    ! says asked debootstrap && runs 0 test slow && says asked debootstrap
-}
-
 # Every build passes, on a machine with everything, but for what Python says.
 tests_with() { # WORD
     machine 1000
@@ -343,21 +297,12 @@ stops_at_a_bad_compiler() {
     [ $? -eq 1 ] && says stderr 'CC=no-such-compiler'
 }
 
-shows_a_failing_build() {
-    machine 1000
-    stand_in ninja 'echo "[1/2] Compiling C object x.o"; echo "x.c:1: error: no stone"; exit 1'
-    runs 1 train --data x && says stderr 'error: no stone' || return
-    ! grep -q 'Compiling' "$scratch/stderr" && [ ! -s "$scratch/stdout" ]
-}
-
 machine 1000
 check 'help_is_one_screen' prints_usage
 check 'an_unknown_word_is_usage' refuses_unknown_word
 check 'arguments_reach_the_program_whole' passes_arguments
 check 'bench_measures_everything' benches_everything
-check 'bench_measures_what_it_is_told' benches_one_group
 check 'a_second_call_configures_nothing_and_says_nothing' configures_once
-check 'an_interrupted_configuration_is_made_anew' mends_interrupted_configuration
 check 'a_folder_that_another_made_is_left_alone' leaves_a_folder_of_another
 check 'train_without_data_gets_the_text' adds_text
 check 'train_starts_as_many_ranks_as_it_is_told' starts_ranks
@@ -365,15 +310,11 @@ check 'root_installs_what_is_missing_and_names_it' installs_as_root
 check 'a_user_without_sudo_is_told_what_to_install' names_what_a_user_cannot_install
 check 'no_install_refuses_to_install' refuses_to_install
 check 'a_CC_that_does_not_work_is_named' stops_at_a_bad_compiler
-check 'a_failing_build_is_shown_without_its_progress' shows_a_failing_build
 
 check 'cases_are_counted' \
     counts '2 passed, 0 failed, 1 skipped' 0 ran OK 0 'ok 1 - a' 'ok 2 - b # SKIP no GPU' 1..2
 check 'a_failing_case_is_counted_and_shown' shows_failing_case
-check 'a_build_that_does_not_compile_has_failed' counts_failing_build
 check 'an_unknown_build_is_usage' refuses_unknown_build
 check 'test_makes_every_build_and_counts_afresh' tests_every_build
 check 'quick_is_one_build_of_unit_tests' tests_quickly
-check 'what_is_slow_is_run_when_asked_for' tests_slowly
-check 'all_installs_what_else_is_of_use' installs_more_for_all
 check_report

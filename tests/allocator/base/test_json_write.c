@@ -149,32 +149,4 @@ CASE(what_is_not_finite_is_null) {
     check_text(&writer, "[null,null,null]");
 }
 
-static ashlar_status write_and_parse(void) {
-    ashlar_json_writer writer;
-    const char *text;
-    size_t bytes;
-    ashlar_json *json = NULL;
-    ashlar__json_writer_init(&writer, 0);
-    ashlar__json_open_array(&writer);
-    for (int i = 0; i < 1000; i++) {
-        json_put_int64(&writer, i);
-    }
-    ashlar__json_close_array(&writer);
-    ashlar_status status = ashlar__json_writer_text(&writer, &text, &bytes);
-    if (status == ASHLAR_OK) {
-        status = json_parse(text, bytes, &json);
-        CHECK((status == ASHLAR_OK) == (json != NULL));
-    }
-    json_free(json);
-    ashlar__json_writer_finish(&writer);
-    return status;
-}
-
-CASE(no_host_memory_at_any_call_leaks_nothing) {
-    FOR_HOST_FAILURES(n, status, write_and_parse()) {
-        CHECK(n < 100);
-    }
-    CHECK(n > 3);
-}
-
 RUN_CASES()

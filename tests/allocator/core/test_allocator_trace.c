@@ -155,46 +155,6 @@ CASE(a_known_sequence_is_recorded_event_by_event) {
     CHECK(events[4].thread != me);
 }
 
-/* ---- listeners ---- */
-
-static ashlar_trace_event told;
-static size_t told_count;
-
-/* An ashlar_trace_listener.tell. */
-static void hear(void *self, const ashlar_trace_event *event) {
-    CHECK(self == &told && ashlar__lock_is_held(&allocator->lock));
-    *(ashlar_trace_event *)self = *event;
-    told_count++;
-}
-
-/* Once by itself, once beside a ring. */
-CASE(a_listener_is_told_of_all_events) {
-    for (uint64_t capacity = 0; capacity <= 1; capacity++) {
-        REQUIRE(set_up_traced("memory=8MiB", 4 * MIB, capacity));
-        told_count = 0;
-        ashlar__lock_acquire(&allocator->lock);
-        ashlar__allocator_listen(allocator, ASHLAR_TRACE_TO_LOG,
-                                 (ashlar_trace_listener){.tell = hear, .self = &told});
-        ashlar__lock_release(&allocator->lock);
-        unsigned char *ptr = NULL;
-        for (size_t i = 1; i <= 5; i++) {
-            ptr = take_tagged(i * 100, ASHLAR_TAG_BATCH, streams[1]);
-            CHECK(told.action == ASHLAR_TRACE_ALLOC && told.address == (uintptr_t)ptr);
-            CHECK(told.requested == i * 100 && told.tag == ASHLAR_TAG_BATCH);
-            CHECK(told.time_ns != 0 && told.thread == ashlar__trace_thread());
-            CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-            CHECK(told.action == ASHLAR_TRACE_FREE && told.requested == i * 100);
-        }
-        CHECK_ZU(told_count, 1 + 2 * 5); /* and the mapping */
-        ashlar__lock_acquire(&allocator->lock);
-        ashlar__allocator_listen(allocator, ASHLAR_TRACE_TO_LOG, (ashlar_trace_listener){0});
-        ashlar__lock_release(&allocator->lock);
-        CHECK(ashlar_free(allocator, take_tagged(1, ASHLAR_TAG_BATCH, streams[1])) == ASHLAR_OK);
-        CHECK_ZU(told_count, 1 + 2 * 5);
-        tear_down();
-    }
-}
-
 /* ---- where calls fail ---- */
 
 static void check_trace_is_true(bool was_refused) {

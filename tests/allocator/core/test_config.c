@@ -172,40 +172,6 @@ CASE(the_buffer_is_never_overrun_and_its_size_can_be_asked_for) {
     CHECK(strcmp(line, DEFAULT_LINE) == 0 && line[needed] == '#');
 }
 
-/* Written, and read over both of two configurations that differ in every field. */
-static bool is_read_back(const ashlar_config *config) {
-    char line[LINE_BYTES];
-    size_t needed = 0;
-    ashlar_config got, got_over_other = other;
-    ashlar_config_init(&got);
-    return ashlar_config_format(config, line, sizeof line, &needed) == ASHLAR_OK &&
-           needed == strlen(line) + 1 && ashlar_config_parse(&got, line, "a test") == ASHLAR_OK &&
-           is_same(&got, config) &&
-           ashlar_config_parse(&got_over_other, line, "a test") == ASHLAR_OK &&
-           is_same(&got_over_other, config);
-}
-
-/* Units and ends of ranges; tests/fuzz draws others. */
-CASE(a_configuration_is_read_back_from_its_line) {
-    static const uint64_t bytes[] = {
-        0,       ASHLAR_CONFIG_BYTES_MIN,     ASHLAR_CONFIG_BYTES_MIN + 1,
-        3 * GIB, ASHLAR_CONFIG_BYTES_MAX - 1, ASHLAR_CONFIG_BYTES_MAX};
-    static const double fractions[] = {1, 0.1, 1.0 / 3, 1e-300, 0.30000000000000004, 0.5};
-    for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
-        for (int seal = ASHLAR_SEAL_COUNT; seal <= ASHLAR_SEAL_ERROR; seal++) {
-            ashlar_config config = other;
-            config.limit_bytes = config.reserve_bytes = bytes[i];
-            config.limit_fraction = fractions[i];
-            config.cache_bytes = i == 1 ? ASHLAR_CACHE_NONE : bytes[i];
-            config.trace_events = i == 2 ? ASHLAR_CONFIG_EVENTS_MAX : i;
-            config.seal = (ashlar_seal_policy)seal;
-            config.guard = i % 2 == 0 ? ASHLAR_GUARD_OFF : ASHLAR_GUARD_FILL;
-            config.without_virtual_memory = i % 2 == 0;
-            CHECK(is_read_back(&config));
-        }
-    }
-}
-
 /* ---- fields that a program has filled in ---- */
 
 CASE(fields_outside_their_range_are_named) {

@@ -40,10 +40,6 @@ static const ashlar_stream_state *state_of(ashlar_stream stream) {
     return state;
 }
 
-static const ashlar_cache *holder_of(ashlar_stream stream) {
-    return ashlar__holder_of(state_of(stream));
-}
-
 /* ---- without the lock ---- */
 
 CASE(misses_go_on_while_another_thread_holds_the_lock) {
@@ -63,135 +59,9 @@ CASE(misses_go_on_while_another_thread_holds_the_lock) {
     helper_end();
 }
 
-/* ---- after memory was short ---- */
-
-/* Have stream 2 take memory that was another stream's. */
-static void run_short(void) {
-    give(take((size_t)5 << 30, streams[1]));
-    unsigned char *used = take(MIB, streams[1]);
-    queue_write(streams[1], used, MIB, 1);
-    give(used);
-    give(take((size_t)5 << 30, streams[2]));
-}
-
-/* A miss or two each time. Most of them are only counted where each takes long. */
-static void use_much(void) {
-    enum { USES = CHECK_SHARE(ASHLAR_SHORT_USES, ASHLAR_SHORT_USES / 16) };
-    ashlar__heap_catch_up(&allocator->heap,
-                          ashlar__heap_clock(&allocator->heap) + ASHLAR_SHORT_USES - USES);
-    for (int i = 0; i < USES; i++) {
-        give_only(take_only((size_t)(1 + i % 2) * 2 * MIB, streams[1]));
-    }
-}
-
-CASE(memory_that_is_plentiful_again_is_had_without_the_lock) {
-    static const char *const specs[] = {"memory=8GiB", "memory=8GiB,mode=adversarial,seed=4"};
-    for (size_t i = CHECK_SHARE(0, 1); i < sizeof specs / sizeof specs[0]; i++) {
-        SET_UP(specs[i], ROOM);
-        REQUIRE(helper_start());
-        run_short();
-        CHECK(ashlar__heap_is_short(&allocator->heap));
-        CHECK(ashlar__heap_has_waited(&allocator->heap) == (i == 1));
-        use_much();
-        CHECK(!ashlar__heap_is_short(&allocator->heap));
-        CHECK(!ashlar__heap_has_waited(&allocator->heap));
-        REQUIRE(helper_do(helper_takes_all) && helper_do(give_all));
-        ashlar__lock_acquire(&allocator->lock);
-        const bool went_on = helper_do(helper_takes_all) && helper_do(give_all);
-        ashlar__lock_release(&allocator->lock);
-        CHECK(went_on);
-        helper_end();
-        CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-        tear_down();
-    }
-}
-
-/* ---- whose it is ---- */
-
-static size_t helper_bytes = 4096;
-
-static void helper_takes_one(void) {
-    blocks[0] = take_only(helper_bytes, streams[0]);
-}
-
-static void helper_gives_one(void) {
-    give_only(blocks[0]);
-}
-
-CASE(a_stream_passes_to_the_thread_that_asks_and_in_the_end_to_none) {
-    SET_UP("memory=32MiB", ROOM);
-    REQUIRE(helper_start());
-    give(take(4096, streams[0]));
-    ashlar_cache *mine = ashlar__cache_get(allocator);
-    CHECK(holder_of(streams[0]) == mine);
-    REQUIRE(helper_do(helper_takes_one));
-    CHECK(holder_of(streams[0]) != NULL && holder_of(streams[0]) != mine);
-    REQUIRE(helper_do(helper_gives_one));
-    for (size_t i = 1; i <= 8; i++) {
-        give(take(8192 + 512 * i, streams[0]));
-        helper_bytes = 4096 + 512 * i;
-        REQUIRE(helper_do(helper_takes_one) && helper_do(helper_gives_one));
-    }
-    helper_bytes = 4096;
-    CHECK(holder_of(streams[0]) == NULL);
-    give(take(8192, streams[1]));
-    CHECK(holder_of(streams[1]) == mine);
-    helper_end();
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-}
-
 /* ---- who else is there ---- */
 
 enum { ROUNDS = 3000, LIVE = 24 };
-
-static atomic_int refused;
-
-/*
- * Random work of one thread on a stream of its own, with blocks that the other thread's stream uses
- * as well: those go home, into this thread's zones, by whoever finds out that their uses are over.
- */
-static void work_on(int own) {
-    void *live[LIVE] = {NULL};
-    uint64_t state = (uint64_t)own + 1;
-    for (int i = 0; i < ROUNDS; i++) {
-        const size_t at = (size_t)ashlar__random_step_below(&state, LIVE);
-        const size_t bytes = 512 * (1 + (size_t)ashlar__random_step_below(&state, 3000));
-        const bool is_marked = ashlar__random_step_below(&state, 4) == 0;
-        if (live[at] != NULL) {
-            refused += ashlar_free(allocator, live[at]) != ASHLAR_OK;
-            live[at] = NULL;
-        } else if (ashlar_alloc(allocator, bytes, streams[own], &live[at]) != ASHLAR_OK) {
-            refused++;
-        } else if (is_marked) {
-            refused += ashlar_record_stream(allocator, live[at], streams[1 - own]) != ASHLAR_OK;
-        }
-    }
-    for (size_t i = 0; i < LIVE; i++) {
-        refused += ashlar_free(allocator, live[i]) != ASHLAR_OK;
-    }
-}
-
-static void *second_thread(void *unused) {
-    work_on(1);
-    return unused;
-}
-
-/* For ThreadSanitizer, mostly. */
-CASE(two_threads_in_their_zones_are_never_in_each_others) {
-    static const char *const specs[] = {"memory=256MiB", "memory=256MiB,mode=adversarial,seed=5",
-                                        "memory=96MiB,mode=adversarial,seed=6"};
-    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
-        pthread_t thread;
-        SET_UP(specs[i], ROOM);
-        REQUIRE(pthread_create(&thread, NULL, second_thread, NULL) == 0);
-        work_on(0);
-        REQUIRE(pthread_join(thread, NULL) == 0);
-        CHECK(refused == 0);
-        CHECK_ZU(stats_now().live_blocks, 0);
-        CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-        tear_down();
-    }
-}
 
 /* ---- remote frees ---- */
 
@@ -380,17 +250,6 @@ CASE(without_a_barrier_there_are_no_caches_and_all_works) {
     CHECK_ZU(stats_now().live_peak_bytes, 2 * MIB);
     tear_down();
     ashlar__barrier_pretend(true);
-}
-
-CASE_WITH(the_first_allocation_after_that_makes_a_cache_again, set_up_cached("memory=16MiB", MIB)) {
-    if (!ashlar__barrier_init()) {
-        tear_down();
-        SKIP("this kernel has no membarrier(2)");
-    }
-    give(take(4096, streams[0]));
-    give(take(4096, streams[0]));
-    CHECK(allocator->caches != NULL);
-    CHECK_ZU(stats_now().served_cached, 1);
 }
 
 RUN_CASES()

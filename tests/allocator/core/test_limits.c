@@ -95,32 +95,6 @@ CASE_BOTH_WITH(memory_can_be_reserved_at_creation, set_up_options("memory=32MiB"
 
 enum { PIECES = 6, SEEDS = 12 };
 
-CASE_BOTH(trim_goes_to_the_target_and_leaves_live_blocks) {
-    unsigned char *pieces[PIECES];
-    REQUIRE(set_up_limits("memory=32MiB"));
-    for (int i = 0; i < PIECES; i++) {
-        pieces[i] = take_filled(4 * MIB, (unsigned char)(i + 1));
-    }
-    for (int i = 0; i < PIECES; i += 2) {
-        give(pieces[i]);
-    }
-    CHECK(ashlar_allocator_trim(allocator, 24 * MIB) == ASHLAR_OK);
-    CHECK_ZU(reserved(), 24 * MIB);
-    CHECK(ashlar_allocator_trim(allocator, 20 * MIB) == ASHLAR_OK);
-    CHECK_ZU(reserved(), 20 * MIB);
-    CHECK(ashlar_allocator_trim(allocator, 13 * MIB) == ASHLAR_OK);
-    CHECK_ZU(reserved(), 12 * MIB);
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    CHECK_ZU(reserved(), 12 * MIB);
-    check_all();
-    for (int i = 1; i < PIECES; i += 2) {
-        check_filled(pieces[i], 4 * MIB, (unsigned char)(i + 1));
-        give(pieces[i]);
-    }
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    CHECK_ZU(reserved(), 0);
-}
-
 /* Without any event before: one that is recorded now and asked at once need not have completed. */
 CASE_BOTH(the_first_trim_behind_a_synchronisation_gives_everything_back) {
     for (int seed = 0; seed < SEEDS; seed++) {
@@ -147,17 +121,6 @@ CASE_BOTH(the_first_trim_behind_a_synchronisation_gives_everything_back) {
         CHECK_ZU((size_t)(stats_now().events_recorded - events), 0);
         tear_down();
     }
-}
-
-CASE_BOTH_WITH(trim_empties_caches, set_up_options("memory=32MiB")) {
-    options.cache_bytes = 16 * MIB;
-    REQUIRE(open_allocator());
-    give(take(2 * MIB, streams[0]));
-    CHECK(stats_now().cached_bytes == 2 * MIB);
-    CHECK(ashlar_allocator_trim(allocator, 2 * MIB) == ASHLAR_OK); /* nothing to do */
-    CHECK(stats_now().cached_bytes == 2 * MIB);
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    CHECK(stats_now().cached_bytes == 0 && reserved() == 0);
 }
 
 /* ---- seal ---- */

@@ -120,19 +120,6 @@ static ashlar_allocator *make_second(void) {
     return second;
 }
 
-/* Behind work that was queued. */
-CASE_BOTH_WITH(a_request_and_a_reservation_have_what_another_allocator_has_freed,
-               set_up_limits("memory=16MiB,mode=adversarial,seed=3")) {
-    void *out = NULL;
-    ashlar_allocator *second = make_second();
-    unsigned char *all = take_filled(16 * MIB, 1);
-    give(all);
-    CHECK(ashlar_alloc(second, 4 * MIB, streams[1], &out) == ASHLAR_OK);
-    CHECK(ashlar_allocator_reserve(second, 8 * MIB) == ASHLAR_OK);
-    CHECK_FAILS(ashlar_allocator_reserve(second, 32 * MIB), ASHLAR_ENOMEM, "");
-    ashlar_allocator_destroy(second);
-}
-
 CASE_WITH(a_sealed_allocator_keeps_its_memory, set_up_limits("memory=16MiB")) {
     ashlar_allocator *second = make_second();
     void *out = NULL;

@@ -140,38 +140,4 @@ typedef struct thread_part {
     bool gives;
 } thread_part;
 
-static void *run_thread(void *user) {
-    thread_part *part = user;
-    void *ptr = NULL;
-    CHECK(ashlar_alloc(allocator, ALL, PER_THREAD, &ptr) == ASHLAR_OK);
-    use(PER_THREAD, ptr, ALL, 7);
-    CHECK(part->ptr == NULL || ptr == part->ptr);
-    part->ptr = ptr;
-    if (part->gives) {
-        CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-    }
-    return NULL;
-}
-
-static void in_a_thread(thread_part *part) {
-    pthread_t thread;
-    /* No check in between: the thread's own are not counted beside them. */
-    const bool ran =
-        pthread_create(&thread, NULL, run_thread, part) == 0 && pthread_join(thread, NULL) == 0;
-    CHECK(ran);
-}
-
-CASE_WITH(threads_that_come_and_go_leave_no_records, set_up_cached_streams("16MiB", 16 * MIB)) {
-    size_t most = 0;
-    thread_part part = {.gives = true};
-    for (int i = 0; i < 100; i++) {
-        part.ptr = NULL;
-        in_a_thread(&part);
-        wait_for_all();
-        most = order_count() > most ? order_count() : most;
-        check_all();
-    }
-    CHECK(most > 2 && most < 40);
-}
-
 RUN_CASES()

@@ -57,12 +57,11 @@ typedef struct figures {
     uint64_t settled_ns; /* the same from the end of the first steps on */
     size_t reserved_bytes, need_bytes;
     double waits_per_step, host_waits_per_step; /* not the program's own, nor of the first steps */
-    bool has_no_memory, is_early; /* a block was handed out before its earlier uses were over */
+    bool has_no_memory;
 } figures;
 
 static struct sim {
     subject subject;
-    bool is_proved;
     ashlar_device *device;
     ashlar_allocator *allocator;
     ashlar_event event;
@@ -124,16 +123,11 @@ static void *take_ptr(size_t bytes, ashlar_stream stream) {
 }
 
 static block take(size_t bytes, size_t stream) {
-    bool is_ordered = true;
     need *n = &s.needs[stream];
     settle_need(n);
     n->bytes += bytes;
     n->peak_bytes = n->bytes > n->peak_bytes ? n->bytes : n->peak_bytes;
     void *ptr = take_ptr(bytes, s.streams[stream]);
-    if (s.is_proved && ptr != NULL) {
-        OK(ashlar__soft_clock_own(ashlar__ptr_in(ptr), bytes, s.streams[stream], &is_ordered));
-    }
-    s.figures.is_early = s.figures.is_early || !is_ordered;
     return (block){.ptr = ptr, .bytes = bytes, .owner = stream};
 }
 
@@ -191,9 +185,6 @@ static void kernel_on(size_t stream, block *const *blocks, size_t count) {
         if (b->ptr != NULL && stream != b->owner) {
             b->uses |= 1U << stream;
             b->use_end_ns = end_ns > b->use_end_ns ? end_ns : b->use_end_ns;
-        }
-        if (b->ptr != NULL && s.is_proved) {
-            OK(ashlar__soft_clock_use(ashlar__ptr_in(b->ptr), b->bytes, s.streams[stream]));
         }
     }
 }
@@ -403,13 +394,12 @@ static void measure(const program *p, size_t steps) {
     }
 }
 
-static figures run(const program *p, subject who, size_t steps, size_t memory, bool is_proved) {
+static figures run(const program *p, subject who, size_t steps, size_t memory) {
     char line[80];
     (void)snprintf(line, sizeof line, "time=on,memory=%zuB", memory);
     OK(ashlar__soft_configure(line));
     memset(&s, 0, sizeof s);
     s.subject = who;
-    s.is_proved = is_proved;
     s.stream_count = p->streams;
     s.stepping = p->stepping;
     OK(ashlar_device_open("soft", &s.device));
@@ -449,8 +439,8 @@ static size_t memory_of(const program *p) {
 CASE(streams_are_kept_apart_in_little_more_memory_than_they_need) {
     for (size_t i = 0; i < PROGRAMS; i++) {
         const program *p = &programs[i];
-        const figures ideal = run(p, IDEAL, steps_of(p), PLENTY, false);
-        const figures f = run(p, ASHLAR, steps_of(p), memory_of(p), false);
+        const figures ideal = run(p, IDEAL, steps_of(p), PLENTY);
+        const figures f = run(p, ASHLAR, steps_of(p), memory_of(p));
         const double time = (double)f.ns / (double)ideal.ns;
         const double settled = (double)f.settled_ns / (double)ideal.settled_ns;
         const double reserved = (double)f.reserved_bytes / (double)ideal.need_bytes;
@@ -468,13 +458,6 @@ CASE(streams_are_kept_apart_in_little_more_memory_than_they_need) {
         CHECK(IS_SHORT || settled <= 1.001);
         CHECK(reserved <= 1.05);
         CHECK(f.waits_per_step == 0 && f.host_waits_per_step == 0);
-    }
-}
-
-CASE(no_block_is_handed_out_before_its_uses_are_over) {
-    for (size_t i = 0; i < PROGRAMS; i++) {
-        const figures f = run(&programs[i], ASHLAR, 4, memory_of(&programs[i]), true);
-        CHECK(!f.is_early && !f.has_no_memory);
     }
 }
 

@@ -53,31 +53,6 @@ static unsigned char *take_and_use(size_t bytes, ashlar_stream stream, unsigned 
 
 /* ---- memory of streams that are no more ---- */
 
-CASE_WITH(the_next_call_that_names_a_stream_makes_up_for_frees_that_did_not,
-          set_up_watched("16MiB", MIB)) {
-    give(take_and_use(ALL, streams[1], 1));
-    give_on(take_and_use(ALL, streams[0], 1), streams[0]); /* waits for the device */
-    CHECK(ashlar__watch_settle(allocator) == ASHLAR_OK);
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK && stats_now().reserved_bytes == 0);
-    const ashlar_stream doomed = new_loner();
-    unsigned char *small = take(1000, doomed);
-    give(take_and_use(BIG, doomed, 1));
-    unsigned char *other = take(1000, doomed); /* for which nothing need be asked */
-    end_silently(doomed);
-    const size_t waits = CALLS(ctx_synchronize);
-    check_owned(streams[0], take(3 * BIG, streams[0]), 3 * BIG);
-    CHECK_ZU(CALLS(ctx_synchronize), waits);
-    give(small);
-    give(other);
-}
-
-CASE_WITH(before_memory_is_short_a_free_makes_no_event, set_up_watched("64MiB", MIB)) {
-    for (int i = 0; i < 20; i++) {
-        give_on(take_and_use(i % 2 == 0 ? 1000 : BIG, streams[i % 2], 1), streams[i % 2]);
-    }
-    CHECK(stats_now().events_recorded == 0 && stats_now().served_cached > 0);
-}
-
 CASE_WITH(a_wait_that_fails_proves_nothing, set_up_watched("16MiB", 0)) {
     const ashlar_stream doomed = new_loner();
     void *none = NULL;
@@ -201,26 +176,6 @@ CASE_WITH(a_stream_whose_identity_cannot_be_asked_is_refused, set_up_watched("16
                     CHECK(ashlar_free_on(allocator, ptr, streams[0]) == ASHLAR_EDRIVER));
     CHECK(stats_now().live_blocks == 1);
     give_on(ptr, streams[0]);
-}
-
-CASE(streams_known_before_are_watched_too) {
-    for (int has_ids = 0; has_ids < 2; has_ids++) {
-        REQUIRE(set_up_cached_streams("16MiB" COMES_BACK, MIB));
-        const ashlar_stream handle = new_loner();
-        give(take_and_use(1000, handle, 1));
-        if (has_ids) { /* if not, only the cache knows that there was work */
-            give(take_and_use(BIG, handle, 1));
-            ashlar_allocator_watch_streams(allocator);
-        } else {
-            CHECK(watch_without_ids());
-        }
-        end_silently(handle);
-        CHECK(new_loner() == handle);
-        check_ordered(handle, take(1000, handle), 1000);
-        check_ordered(handle, take(BIG, handle), BIG);
-        end_silently(handle);
-        tear_down();
-    }
 }
 
 /* ---- at random ---- */

@@ -32,15 +32,6 @@ static bool set_up_buffers(const char *spec) {
            check_at_end(tear_down_buffers);
 }
 
-CASE_WITH(a_copy_runs_in_the_order_of_its_stream, set_up_buffers("memory=16MiB,mode=adversarial")) {
-    CHECK(ashlar_copy(device, dst + 1, src + 10, 3, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar_fill(device, src, 0, BYTES, streams[0]) == ASHLAR_OK);
-    wait_for(streams[1]);
-    CHECK(dst[1] == 0xEE);
-    wait_for(streams[0]);
-    CHECK(memcmp(dst, "\xEE\12\13\14\xEE", 5) == 0);
-}
-
 CASE(a_peer_copy_needs_no_access_and_follows_an_event) {
     REQUIRE(set_up_buffers("devices=2,memory=16MiB,mode=adversarial,peers=off"));
     ashlar_device *other = NULL;

@@ -45,25 +45,6 @@ CASE(streams_that_wait_for_the_captured_one_are_part_of_it) {
     }
 }
 
-CASE_WITH(a_launch_reads_memory_anew, set_up_device(SPEC)) {
-    unsigned char *to = take_memory(device, 8);
-    void *from = NULL;
-    ashlar_graph *graph = NULL;
-    CHECK(ashlar_device_host_alloc(device, 8, &from) == ASHLAR_OK);
-    CHECK(ashlar__graph_begin(device, streams[0], &graph) == ASHLAR_OK);
-    CHECK(ashlar_copy_to_device(device, to, from, 8, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar__graph_end(graph) == ASHLAR_OK);
-    for (unsigned char value = 1; value < 4; value++) {
-        memset(from, value, 8);
-        CHECK(ashlar__graph_launch(graph) == ASHLAR_OK);
-        wait_for(streams[0]);
-        CHECK(to[0] == value && to[7] == value);
-    }
-    ashlar__graph_destroy(graph);
-    ashlar_device_host_free(device, from);
-    give_memory(device, to);
-}
-
 /* A wait of the host spoils the capture. The stream can be used again, and captured. */
 CASE_WITH(a_spoiled_capture_is_an_error_and_is_over, set_up_device(SPEC)) {
     ashlar_graph *graph = NULL;

@@ -82,21 +82,6 @@ CASE_WITH(others_wait_for_their_stream, set_up_room("mode=adversarial,seed=1")) 
     CHECK(counts_now().wait > waits + 2); /* behind eight that have not run */
 }
 
-/* What work of the stream has put there is what is copied. */
-CASE_WITH(page_locked_memory_is_read_in_stream_order, set_up_room("mode=adversarial,seed=2")) {
-    void *locked = NULL;
-    CHECK(ashlar_device_host_alloc(device, 8, &locked) == ASHLAR_OK);
-    const ashlar_driver_counts before = counts_now();
-    CHECK(ashlar_fill(device, room, 5, 8, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar_copy_to_host(device, locked, room, 8, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar_copy_to_device(device, room + 8, locked, 8, streams[0]) == ASHLAR_OK);
-    CHECK(counts_now().order == before.order && counts_now().wait == before.wait);
-    CHECK(counts_now().query == before.query && counts_now().memory == before.memory);
-    wait_for(streams[0]);
-    CHECK(room[8] == 5 && room[15] == 5);
-    ashlar_device_host_free(device, locked);
-}
-
 /* ---- failures ---- */
 
 /* Any small copy is right, too, where the n-th call of that function fails. */

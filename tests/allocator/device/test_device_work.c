@@ -5,24 +5,6 @@
 
 #include "tests/allocator/device/device_calls.h"
 
-CASE(a_stream_keeps_its_order_and_that_of_the_default_stream) {
-    for (int seed = 1; seed <= 16; seed++) {
-        REQUIRE(set_up_device(drawn_order("memory=16MiB", seed)));
-        int seen = 0, other = 0;
-        queue_note(streams[0], &seen, 1);
-        queue_note(streams[1], &other, 9);
-        queue_note(streams[0], &seen, 2);
-        CHECK(seen == 0);
-        wait_for(streams[0]);
-        CHECK(seen == 12 && other == 0);
-        queue_note(streams[0], &seen, 3);
-        queue_note(NULL, &seen, 4);
-        wait_for(NULL);
-        CHECK(seen == 1234 && other == 9);
-        tear_down_device();
-    }
-}
-
 static size_t live_streams(void) {
     size_t count = 0;
     for (const soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
@@ -185,25 +167,6 @@ CASE_WITH(an_event_is_done_when_the_work_before_it_is, set_up_device("mode=adver
     wait_for(streams[0]);
     CHECK(is_done(event) && seen == 12);
     ashlar_event_destroy(device, event);
-}
-
-CASE(a_stream_waits_for_the_event_as_it_is_now) {
-    for (int seed = 1; seed <= 16; seed++) {
-        REQUIRE(set_up_device(drawn_order("memory=16MiB", seed)));
-        int seen = 0, later = 0;
-        const ashlar_event event = make_event();
-        queue_note(streams[0], &seen, 1);
-        record(event, streams[0]);
-        CHECK(ashlar_stream_wait(device, streams[1], event) == ASHLAR_OK);
-        queue_note(streams[2], &later, 5);
-        record(event, streams[2]);
-        queue_note(streams[1], &seen, 2);
-        ashlar_event_destroy(device, event);
-        CHECK(seen == 0);
-        wait_for(streams[1]);
-        CHECK(seen == 12 && later == 0);
-        tear_down_device();
-    }
 }
 
 CASE_WITH(an_event_is_given_back_once_destroyed,

@@ -78,50 +78,7 @@ CASE_WITH(a_child_of_a_process_without_devices_starts_afresh, set_up("devices=1"
     CHECK(strcmp(text, "") == 0);
 }
 
-static int fail_and_report(void) {
-    ashlar_allocator *a;
-    const ashlar_status status = ashlar__dropin_allocator(99, &a);
-    ashlar__dropin_report("a trial");
-    return status == ASHLAR_EINVAL ? 0 : 1;
-}
-
-static int report_at_length(void) {
-    char name[ASHLAR_DEVICE_NAME_BYTES];
-    char what[4096];
-    memset(what, 'x', sizeof what - 1);
-    what[sizeof what - 1] = '\0';
-    (void)snprintf(name, sizeof name, "%d", ashlar_error_set(ASHLAR_EIO, what));
-    ashlar__dropin_report(what);
-    return 0;
-}
-
-CASE_WITH(reports_go_to_stderr_only_when_asked_for, set_up("devices=1")) {
-    char text[4096];
-    CHECK(in_child(fail_and_report, text, sizeof text) == 0);
-    CHECK(strcmp(text, "") == 0);
-    setenv("ASHLAR_REPORT", "off", 1);
-    CHECK(in_child(fail_and_report, text, sizeof text) == 0);
-    CHECK(strcmp(text, "") == 0);
-    setenv("ASHLAR_REPORT", "on", 1);
-    CHECK(in_child(fail_and_report, text, sizeof text) == 0);
-    CHECK(strcmp(text, "ashlar: a trial: device 99: ordinals are 0 to 63\n") == 0);
-    CHECK(in_child(report_at_length, text, sizeof text) == 0);
-    CHECK(strlen(text) > 1000 && strlen(text) < 2000 && text[strlen(text) - 1] == '\n');
-}
-
 /* ---- one process ---- */
-
-CASE_WITH(an_allocator_is_made_at_the_first_call_and_kept, set_up("devices=2")) {
-    ashlar_allocator *a = NULL, *again = NULL;
-    CHECK(ashlar__dropin_peek(1) == NULL);
-    REQUIRE(ashlar__dropin_allocator(1, &a) == ASHLAR_OK);
-    CHECK(ashlar_allocator_device(a)->info.ordinal == 1);
-    CHECK(ashlar_allocator_device(a)->info.kind == ASHLAR_DEVICE_SOFT);
-    CHECK(ashlar__dropin_allocator(1, &again) == ASHLAR_OK);
-    CHECK(again == a);
-    CHECK(ashlar__dropin_peek(1) == a);
-    CHECK(ashlar__dropin_peek(0) == NULL);
-}
 
 /* Whether device 1 writes to memory of device 0's allocator: only for a peer that is allowed. */
 static bool is_reached_by_its_peer(void) {
@@ -271,20 +228,6 @@ static int use_inherited(void) {
                    ashlar__dropin_owner(inherited) == NULL
                ? 0
                : 2;
-}
-
-CASE_WITH(a_forked_child_is_refused_and_reports_nothing, set_up("devices=1")) {
-    char text[4096];
-    ashlar_allocator *a;
-    setenv("ASHLAR_CONF", "leaks=on", 1);
-    setenv("ASHLAR_REPORT", "on", 1);
-    REQUIRE(ashlar__dropin_allocator(0, &a) == ASHLAR_OK);
-    REQUIRE(ashlar_alloc(a, 1000, NULL, &inherited) == ASHLAR_OK);
-    CHECK(in_child(use_inherited, text, sizeof text) == 0);
-    CHECK(strcmp(text, "") == 0);
-    CHECK(!ashlar__dropin_is_forked());
-    CHECK(ashlar__dropin_owner(inherited) == a);
-    CHECK(ashlar_free(a, inherited) == ASHLAR_OK);
 }
 
 /* As above, with every lock of ours taken at the fork. */

@@ -1,13 +1,10 @@
-/* test_dropin_torch.c - what PyTorch calls, beside CuPy in threads and in a forked child. */
+/* test_dropin_torch.c - what PyTorch and CuPy call, and in a forked child. */
 #include "tests/allocator/dropin/dropin_fixture.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { THREADS = 8, ROUNDS = 60, LIVE = 12 };
 
 /* ---- PyTorch ---- */
 
@@ -84,19 +81,6 @@ CASE(a_recorded_stream_is_waited_for) {
     }
 }
 
-CASE(emptying_the_cache_gives_every_device_its_memory_back) {
-    void *kept = ashlar_torch_alloc(1000, 1, NULL);
-    for (int i = 0; i < DEVICES; i++) {
-        void *block = ashlar_torch_alloc(BIG, i, NULL);
-        ashlar_torch_free(block, BIG, i, NULL);
-        CHECK(bytes_of(i).reserved >= BIG);
-    }
-    ashlar_torch_reset();
-    CHECK(bytes_of(0).reserved == 0);
-    CHECK(bytes_of(1).reserved == 2 * MIB);
-    ashlar_torch_free(kept, 1000, 1, NULL);
-}
-
 CASE(a_fraction_bounds_what_is_taken) {
     ashlar_torch_reset();
     ashlar_torch_memory_fraction(0.5, 1);
@@ -117,67 +101,6 @@ CASE(a_fraction_bounds_what_is_taken) {
     CHECK_HAS(ashlar_torch_error(), "-1");
     ashlar_torch_memory_fraction(0.5, 99);
     CHECK_HAS(ashlar_torch_error(), "device 99");
-}
-
-/* ---- both ---- */
-
-typedef struct worker {
-    int number;
-    int bad_count;
-} worker;
-
-/* Blocks of both devices and both libraries, each filled with what only its owner knows. */
-static void *work(void *arg) {
-    worker *me = arg;
-    unsigned char *live[LIVE] = {NULL};
-    uint32_t random = (uint32_t)me->number + 1;
-    for (int round = 0; round < ROUNDS * LIVE; round++) {
-        random = random * 1664525u + 1013904223u;
-        const int slot = (int)(random >> 8) % LIVE, ordinal = slot % DEVICES;
-        const size_t bytes = 512 + (size_t)(slot * 700 + me->number);
-        const unsigned char value = (unsigned char)(me->number * LIVE + slot + 1);
-        const bool is_cupy = slot % 3 == 0;
-        unsigned char *block = live[slot];
-        if (block == NULL) {
-            block = is_cupy ? ashlar_cupy_malloc(NULL, bytes, ordinal)
-                            : ashlar_torch_alloc(bytes, ordinal, NULL);
-            me->bad_count += block == NULL;
-            if (block != NULL) {
-                memset(block, value, bytes);
-            }
-            live[slot] = block;
-            continue;
-        }
-        for (size_t i = 0; i < bytes; i++) {
-            me->bad_count += block[i] != value;
-        }
-        is_cupy ? ashlar_cupy_free(NULL, block, ordinal)
-                : ashlar_torch_free(block, bytes, ordinal, NULL);
-        live[slot] = NULL;
-    }
-    for (int slot = 0; slot < LIVE; slot++) {
-        slot % 3 == 0 ? ashlar_cupy_free(NULL, live[slot], slot % DEVICES)
-                      : ashlar_torch_free(live[slot], 1, slot % DEVICES, NULL);
-    }
-    return NULL;
-}
-
-CASE(eight_threads_on_two_devices_do_not_get_each_others_memory) {
-    pthread_t threads[THREADS];
-    worker workers[THREADS];
-    const uint64_t before[DEVICES] = {bytes_of(0).live, bytes_of(1).live};
-    for (int i = 0; i < THREADS; i++) {
-        workers[i] = (worker){.number = i};
-        REQUIRE(pthread_create(&threads[i], NULL, work, &workers[i]) == 0);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        (void)pthread_join(threads[i], NULL);
-        CHECK(workers[i].bad_count == 0);
-    }
-    for (int i = 0; i < DEVICES; i++) {
-        CHECK(bytes_of(i).live == before[i]);
-        CHECK(ashlar_allocator_check(ashlar__dropin_peek(i)) == ASHLAR_OK);
-    }
 }
 
 /* What a child does with what its parent had; nothing of it may be said on stderr. 0: as wanted. */
@@ -219,6 +142,67 @@ CASE(a_forked_child_gets_nothing_and_frees_nothing) {
     ashlar_cupy_free(NULL, other, 0);
 }
 
+/* ---- CuPy, which tells no stream: memory for all of them ---- */
+
+/* A stream that is ordered with no other, not even with the default stream. */
+static ashlar_stream loner;
+
+static bool open_loner(void) {
+    if (ashlar__device_enter(device) != ASHLAR_OK) {
+        return false;
+    }
+    const cu_result result = driver->table.stream_create(&loner, CU_STREAM_UNORDERED);
+    ashlar__device_leave(device);
+    return result == CU_SUCCESS;
+}
+
+/* A block in which the adversary still has to write for `stream`. */
+static unsigned char *used_on(ashlar_stream stream) {
+    unsigned char *block = ashlar_cupy_malloc(NULL, BIG, 0);
+    CHECK(block != NULL);
+    if (block != NULL) {
+        queue_write(stream, block, BIG, 1);
+    }
+    return block;
+}
+
+/* It has a new owner, behind whose back `old` would write what it had queued. */
+static void check_is_owned(unsigned char *block, ashlar_stream old, ashlar_stream own) {
+    atomic_store(&payload_bad_count, 0);
+    queue_write(own, block, BIG, 2);
+    wait_for(own);
+    wait_for(old);
+    queue_verify(own, block, BIG, 2);
+    wait_for(own);
+    CHECK(atomic_load(&payload_bad_count) == 0);
+}
+
+/* Whoever used the block last, the next one comes after, also where no stream is ordered. */
+CASE(memory_for_any_stream_is_free_of_every_ones_work) {
+    const ashlar_stream users[] = {streams[0], streams[1], loner, NULL};
+    for (size_t i = 0; i < sizeof users / sizeof *users; i++) {
+        leave(BIG);
+        unsigned char *block = used_on(users[i]);
+        ashlar_cupy_free(NULL, block, 0);
+        unsigned char *again = ashlar_cupy_malloc(NULL, BIG, 0);
+        REQUIRE(again == block);
+        check_is_owned(again, users[i], streams[2]);
+        ashlar_cupy_free(NULL, again, 0);
+        leave(MEMORY);
+    }
+}
+
+CASE(pytorch_gets_what_cupy_has_freed_when_there_is_no_more) {
+    leave(BIG);
+    unsigned char *block = used_on(loner);
+    ashlar_cupy_free(NULL, block, 0);
+    unsigned char *again = ashlar_torch_alloc(BIG, 0, streams[1]);
+    REQUIRE(again == block);
+    check_is_owned(again, loner, streams[1]);
+    ashlar_torch_free(again, BIG, 0, streams[1]);
+    leave(MEMORY);
+}
+
 int main(void) {
-    return run_on_devices(open_devices());
+    return run_on_devices(open_devices() && open_loner());
 }

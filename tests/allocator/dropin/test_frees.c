@@ -284,16 +284,6 @@ CASE(a_stream_may_end_unseen_if_none_is_told_of) {
 
 /* ---- mistakes and failures ---- */
 
-CASE_WITH(a_block_is_freed_once, set_up("memory=64MiB,mode=adversarial", "cache=0")) {
-    char *ptr = take(MIB);
-    CHECK(ashlar__frees_free(frees, ptr + 512) == ASHLAR_EPOINTER);
-    give(ptr);
-    CHECK(ashlar__frees_free(frees, ptr) == ASHLAR_EPOINTER);
-    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
-    CHECK(ashlar_record_stream(allocator, ptr, streams[1]) == ASHLAR_EPOINTER);
-    CHECK(ashlar__frees_free(frees, &ptr) == ASHLAR_EPOINTER);
-}
-
 CASE_WITH(a_free_is_answered_as_cuda_would, set_up("memory=32MiB,mode=adversarial", "cache=0")) {
     cu_result result = CU_UNKNOWN;
     char *a = take(MIB), *b = take(MIB);

@@ -20,25 +20,6 @@ static void begin(ashlar_stream stream) {
     ashlar__frees_begin_capture(frees, stream);
 }
 
-/* ---- one thread ---- */
-
-CASE_WITH(a_capture_that_failed_to_begin_is_forgotten_by_its_stream,
-          set_up("memory=16MiB", "cache=0")) {
-    begin(streams[0]);
-    begin(streams[1]);
-    CHECK_ZU(known(), 2);
-    ashlar__frees_note_capture(streams[2], false); /* nobody has begun that */
-    CHECK_ZU(known(), 2);
-    ashlar__frees_note_capture(streams[0], false);
-    CHECK_ZU(known(), 1);
-    ashlar__frees_note_capture(streams[1], true);
-    ashlar__frees_note_capture(streams[1],
-                               false); /* the one that has begun is no other's failure */
-    CHECK_ZU(known(), 1);
-    (void)ashlar__frees_settle_captures(); /* the driver knows of none */
-    CHECK_ZU(known(), 0);
-}
-
 CASE_WITH(the_driver_is_asked_of_captures_that_are_on, set_up("memory=16MiB", "cache=0")) {
     cu_graph graph = NULL;
     begin(streams[0]);

@@ -4,20 +4,18 @@
  */
 #include "tests/check.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "allocator/device/device_impl.h"
 #include "allocator/dropin/devices.h"
 #include "allocator/dropin/frees.h"
-#include "allocator/base/host.h"
 #include "allocator/soft/soft.h"
 #include "allocator/soft/soft_state.h"
 
 #define MIB ((size_t)1 << 20)
 
-enum { PIECE_MIB = 16, THREADS = 4 }; /* a block that has a piece of the driver's to itself */
+enum { PIECE_MIB = 16 }; /* a block that has a piece of the driver's to itself */
 
 static ashlar_driver *driver;
 static ashlar_frees *frees;
@@ -26,7 +24,6 @@ static ashlar_device *other; /* device 1, or NULL: nobody uses it */
 static void *there;          /* its memory */
 static ashlar_stream stream; /* of it */
 
-#define CALLS(field) ((size_t)atomic_load(&driver->calls[ASHLAR_DRIVER_FN_##field]))
 #define WAITS() ((size_t)ashlar__driver_calls(driver, ASHLAR_DRIVER_WAIT))
 #define MEMORY_CALLS() ((size_t)ashlar__driver_calls(driver, ASHLAR_DRIVER_MEMORY))
 
@@ -147,55 +144,6 @@ CASE_WITH(the_host_waits_only_where_memory_is_wanted, set_up("")) {
     give(half[1]);
 }
 
-/* Pieces are taken, waited for and given back; what fails is left. */
-static void run_rounds(void) {
-    for (int i = 0; i < 3; i++) {
-        void *block[3] = {NULL};
-        for (size_t j = 0; j < 3; j++) {
-            const ashlar_status status = ashlar__frees_alloc(frees, (1 + j) * 6 * MIB, &block[j]);
-            CHECK(status == ASHLAR_OK || block[j] == NULL);
-        }
-        for (size_t j = 0; j < 3; j++) {
-            CHECK(block[j] == NULL || ashlar__frees_free(frees, block[j]) == ASHLAR_OK);
-        }
-        (void)(i == 1 && ashlar__frees_give_back(frees, 0));
-    }
-}
-
-CASE(a_driver_call_that_fails_anywhere_loses_nothing) {
-    unsigned n = 1;
-    for (bool is_over = false; !is_over; n++) {
-        REQUIRE(set_up("") && set_up_other());
-        ashlar__driver_fail_at(driver, -1, n, CU_UNKNOWN);
-        run_rounds();
-        is_over = atomic_load(&driver->fail_countdown) != 0;
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
-        give(take(8 * MIB));
-        (void)ashlar__frees_give_back(frees, 0);
-        CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
-        tear_down();
-    }
-    CHECK(n > 30);
-}
-
-static void *work(void *arg) {
-    unsigned char mark = *(const unsigned char *)arg;
-    for (int i = 0; i < 100; i++) {
-        const size_t bytes = (size_t)1 << (10 + (i * 7 + mark) % 11);
-        void *ptr = NULL;
-        if (ashlar__frees_alloc(frees, bytes, &ptr) != ASHLAR_OK) {
-            return arg;
-        }
-        unsigned char *block = ptr;
-        memset(block, mark, bytes);
-        if (block[0] != mark || block[bytes / 2] != mark || block[bytes - 1] != mark ||
-            ashlar__frees_free(frees, ptr) != ASHLAR_OK) {
-            return arg;
-        }
-    }
-    return NULL;
-}
-
 CASE_WITH(a_wrong_free_is_not_left_to_cuda, set_up("")) {
     char foreign = 0;
     cu_result result = CU_UNKNOWN;
@@ -210,19 +158,6 @@ CASE_WITH(a_wrong_free_is_not_left_to_cuda, set_up("")) {
     CHECK(!ashlar__frees_answer_host(block, &result)); /* nothing of ours is there */
     tear_down();
     CHECK(!ashlar__frees_answer_host(block, &result));
-}
-
-CASE_WITH(threads_share_it, set_up("")) {
-    pthread_t threads[THREADS];
-    unsigned char marks[THREADS];
-    for (int i = 0; i < THREADS; i++) {
-        marks[i] = (unsigned char)(i + 1);
-        REQUIRE(pthread_create(&threads[i], NULL, work, &marks[i]) == 0);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        void *failed = NULL;
-        CHECK(pthread_join(threads[i], &failed) == 0 && failed == NULL);
-    }
 }
 
 RUN_CASES()

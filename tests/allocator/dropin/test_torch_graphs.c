@@ -261,50 +261,6 @@ CASE(a_capture_that_is_said_to_have_failed_has_no_graph) {
     check_clean();
 }
 
-/* Where PyTorch does report the release, the failure comes too late to count. */
-CASE(a_graph_that_is_gone_is_not_taken_for_the_failed_one) {
-    accepted only = {{true}, false};
-    payload passing, kept;
-    REQUIRE(begin_case());
-    const cu_graph_exec exec = capture_one(ID, 0, &passing, &kept);
-    torch_give(kept.ptr);
-    graph_begin(ID, &only);
-    graph_end(ID);
-    ashlar_torch_release_graph(0, ID);
-    ashlar_torch_fail_capture(ashlar_torch_latest_capture());
-    ashlar_torch_reset();
-    CHECK(bytes_of(0).reserved >= BIG);
-    graph_drop(ID, exec);
-    check_clean();
-}
-
-static void *latest_elsewhere(void *argument) {
-    uint64_t *latest = argument;
-    *latest = ashlar_torch_latest_capture();
-    return NULL;
-}
-
-CASE(a_capture_has_a_number_in_the_thread_that_began_it) {
-    accepted one = {{true}, false}, two = {{false, true}, false};
-    pthread_t thread;
-    uint64_t elsewhere = 1;
-    REQUIRE(begin_case());
-    graph_begin(ID, &one);
-    const uint64_t first = ashlar_torch_latest_capture();
-    graph_begin(OTHER_ID, &two);
-    CHECK(first > 0 && ashlar_torch_latest_capture() > first);
-    REQUIRE(pthread_create(&thread, NULL, latest_elsewhere, &elsewhere) == 0);
-    CHECK(pthread_join(thread, NULL) == 0 && elsewhere == 0);
-    unsigned char *block = torch_take(BIG, streams[1]);
-    torch_give(block);
-    ashlar_torch_fail_capture(first);
-    CHECK(torch_take(BIG, streams[1]) == block); /* the second goes on */
-    graph_end(OTHER_ID);
-    torch_give(block);
-    ashlar_torch_release_graph(0, OTHER_ID);
-    check_clean();
-}
-
 CASE(an_id_is_another_one_on_another_device) {
     const ashlar_torch_pool_id first_differs = {4, 0};
     accepted one = {{true}, false}, two = {{false, true}, false};
@@ -329,16 +285,6 @@ CASE(an_id_is_another_one_on_another_device) {
     torch_give(beside);
     ashlar_torch_end_graph(0, first_differs);
     ashlar_torch_release_graph(0, first_differs);
-    check_clean();
-}
-
-CASE(a_device_that_is_not_there_begins_nothing) {
-    accepted only = {{true}, false};
-    const ashlar_torch_filter filter = {{&only}, manage, invoke};
-    CHECK(ashlar__torch_capture_begin(99, ID, &filter) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "device 99");
-    ashlar_torch_end_graph(99, ID);
-    ashlar_torch_release_graph(99, ID);
     check_clean();
 }
 

@@ -9,34 +9,6 @@ static size_t class_bytes(unsigned idx) {
     return ashlar__sc_bytes((ashlar_sc){.idx = (uint16_t)idx});
 }
 
-CASE(classes_lie_where_the_header_says) {
-    static const struct {
-        unsigned idx;
-        size_t bytes;
-    } known[] = {{0, 512},        {1, 1024},      {7, 4096},       {62, 32256},
-                 {63, 32768},     {64, 33792},    {65, 34816},     {95, 65536},
-                 {96, 67584},     {159, 262144},  {160, 270336},   {190, 516096},
-                 {191, 524288}};
-    CHECK_ZU(ASHLAR_SC_COUNT, 192);
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        CHECK_ZU(class_bytes(known[i].idx), known[i].bytes);
-        CHECK_ZU(ashlar__sc_of_bytes(known[i].bytes).idx, known[i].idx);
-    }
-}
-
-CASE(every_class_is_aligned_and_its_own_inverse) {
-    size_t before = 0;
-    for (unsigned idx = 0; idx < ASHLAR_SC_COUNT; idx++) {
-        const size_t bytes = class_bytes(idx);
-        CHECK(bytes > before);
-        CHECK_ZU(bytes % ASHLAR_BLOCK_ALIGN, 0);
-        CHECK_ZU(ashlar__sc_of_bytes(bytes).idx, idx);
-        CHECK_ZU(ashlar__sc_of_bytes(before + 1).idx, idx);
-        before = bytes;
-    }
-    CHECK_ZU(before, ASHLAR_SC_MAX_BYTES);
-}
-
 CASE(every_request_gets_the_smallest_class_that_fits) {
     size_t wrong = 0, idx = 0;
     for (size_t bytes = 1; bytes <= ASHLAR_SC_MAX_BYTES; bytes++) {

@@ -196,33 +196,6 @@ CASE(a_capacity_is_met_and_no_more) {
     CHECK(looser > 0);
 }
 
-CASE(the_same_problem_gives_the_same_offsets) {
-    const ashlar_pack_options options = {.alignment = 4, .time_budget_ms = NO_HURRY_MS};
-    ashlar_pack_result first;
-    draw_buffers(buffers, 40, 1000, 30);
-    REQUIRE(packs(40, &options));
-    first = result;
-    memcpy(others, offsets, sizeof offsets);
-    draw_buffers(buffers + 100, 100, 1000, 30); /* whatever happens in between */
-    size_t more[100];
-    REQUIRE(ashlar_pack(buffers + 100, 100, NULL, more, &result) == ASHLAR_OK);
-    REQUIRE(packs(40, &options));
-    CHECK(memcmp(others, offsets, 40 * sizeof *offsets) == 0);
-    CHECK(first.plan_bytes == result.plan_bytes && strcmp(first.strategy, result.strategy) == 0);
-}
-
-CASE(times_count_only_by_their_order) {
-    draw_buffers(buffers, 50, 1000, 30);
-    REQUIRE(packs(50, NULL));
-    memcpy(others, offsets, sizeof offsets);
-    for (size_t i = 0; i < 50; i++) {
-        buffers[i].begin = buffers[i].begin * 1000000007 + 12345;
-        buffers[i].end = buffers[i].end * 1000000007 + 12345;
-    }
-    REQUIRE(packs(50, NULL));
-    CHECK(memcmp(others, offsets, 50 * sizeof *offsets) == 0);
-}
-
 /* ---- refusals ---- */
 
 static bool refuses(size_t count, size_t alignment, ashlar_status want, const char *text) {

@@ -1,6 +1,6 @@
 /*
- * soft_probe.h - what tests ask the software device, and tell it: proof of order, the choice of
- * what runs next, virtual time. It hangs into the device by soft_hooks (soft_state.h).
+ * soft_probe.h - what tests ask the software device, and tell it: proof of order, virtual time. It
+ * hangs into the device by soft_hooks (soft_state.h).
  */
 #ifndef ASHLAR_SOFT_PROBE_H
 #define ASHLAR_SOFT_PROBE_H
@@ -41,23 +41,6 @@
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_use(cu_ptr ptr, size_t bytes, cu_stream stream);
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_own(cu_ptr ptr, size_t bytes, cu_stream stream,
                                                        bool *is_ordered);
-
-/*
- * With mode=adversarial, have `by` decide what runs next instead of the seed; NULL: the seed again.
- * So a test can go through all orders that CUDA's rules allow. While the host waits, any work that
- * these rules let run may be next; when the host asks whether work is finished, both answers are
- * possible. Some orders cannot be told apart: those of work on several streams that shares no
- * memory and no event, and those of work that runs before anybody asks, or waits, for it. Of such
- * orders at least one is offered.
- *
- * by  chooses one of `count` > 1 ways, and returns its number, 0 .. count-1. The device's lock is
- *     held meanwhile, so it must not call the device. While the host waits, each way is a stream
- *     whose oldest work runs next; when the host asks, 0 is "not finished" and 1 is "finished".
- *
- * Threads: any.
- */
-typedef size_t soft_chooser(size_t count);
-void ashlar__soft_choose_by(soft_chooser *by);
 
 /*
  * Virtual time, with time=on, measures lost overlap, and does not depend on the machine. Every

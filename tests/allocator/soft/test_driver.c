@@ -32,13 +32,6 @@ static cu_result call_total(void) {
     return ASHLAR_DRIVER_CALL(driver, device_total_mem, (&bytes, 0));
 }
 
-CASE_WITH(the_driver_is_one_object_for_the_process, set_up()) {
-    ashlar_driver *again = NULL;
-    CHECK(ashlar__driver_open_soft(&again) == ASHLAR_OK);
-    CHECK(again == driver);
-    CHECK(strcmp(driver->name, "soft") == 0);
-}
-
 /* Admit `fn` + 1 calls of each function, and find them in the right sums. */
 CASE_WITH(calls_are_counted_by_function_and_kind, set_up()) {
     uint64_t before[ASHLAR_DRIVER_KIND_COUNT], want[ASHLAR_DRIVER_KIND_COUNT] = {0};
@@ -79,14 +72,6 @@ CASE_WITH(the_nth_call_of_the_armed_function_fails_once, set_up()) {
             CHECK(calls_of(ASHLAR_DRIVER_FN_device_get_count) == before + 1);
         }
     }
-}
-
-CASE_WITH(minus_one_arms_every_function, set_up()) {
-    ashlar__driver_fail_at(driver, -1, 3, CU_UNKNOWN);
-    CHECK(call_count() == CU_SUCCESS);
-    CHECK(call_total() == CU_SUCCESS);
-    CHECK(call_count() == CU_UNKNOWN);
-    CHECK(call_total() == CU_SUCCESS);
 }
 
 CASE_WITH(a_refusal_becomes_a_status_with_its_words, set_up()) {
@@ -131,26 +116,6 @@ CASE_WITH(a_driver_without_words_is_survived, set_up()) {
 }
 
 enum { THREADS = 4, THREAD_CALLS = 20000 };
-
-static void *call_often(void *failed_count) {
-    for (int i = 0; i < THREAD_CALLS; i++) {
-        *(int *)failed_count += !ashlar__driver_admit(driver, ASHLAR_DRIVER_FN_init);
-    }
-    return NULL;
-}
-
-CASE_WITH(of_many_threads_exactly_one_call_fails, set_up()) {
-    int failed[THREADS] = {0}, sum = 0;
-    const uint64_t before = calls_of(ASHLAR_DRIVER_FN_init);
-    const uint64_t n = (uint64_t)THREADS * THREAD_CALLS / 2;
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_init, n, CU_UNKNOWN);
-    run_threads(THREADS, call_often, failed, sizeof *failed);
-    for (int i = 0; i < THREADS; i++) {
-        sum += failed[i];
-    }
-    CHECK(sum == 1);
-    CHECK(calls_of(ASHLAR_DRIVER_FN_init) == before + (uint64_t)THREADS * THREAD_CALLS);
-}
 
 static uint64_t ns_of(cu_result (*call)(void)) {
     struct timespec start, end;

@@ -81,17 +81,6 @@ CASE_WITH(small_blocks_share_pages_that_go_back_with_their_last, set_up("memory=
     CHECK_ZU(free_pages(), 2);
 }
 
-CASE_WITH(small_blocks_fit_where_the_device_is_full, set_up("memory=2MiB")) {
-    cu_ptr ptr = 99;
-    const cu_ptr first = alloc(PAGE / 2), second = alloc(PAGE / 2);
-    CHECK(soft->mem_alloc(&ptr, 1) == CU_OUT_OF_MEMORY && ptr == 99);
-    CHECK(soft->mem_free(first) == CU_SUCCESS);
-    CHECK(soft->mem_alloc(&ptr, PAGE / 2 + 1) == CU_OUT_OF_MEMORY);
-    CHECK(alloc(1) == first);
-    CHECK(soft->mem_free(second) == CU_SUCCESS && soft->mem_free(first) == CU_SUCCESS);
-    CHECK_ZU(free_pages(), 1);
-}
-
 CASE_WITH(a_block_is_used_to_its_last_byte_and_freed_at_its_first, set_up("memory=8MiB")) {
     const cu_ptr first = alloc(1000), second = alloc(1024), large = alloc(PAGE + 1);
     CHECK(second == first + 1024);
@@ -129,75 +118,6 @@ CASE_WITH(pinned_memory_is_freed_by_its_own_pointer, set_up("memory=8MiB")) {
     CHECK(soft->mem_free_host(ptr) == CU_SUCCESS);
     CHECK(soft->mem_free_host(ptr) == CU_INVALID_VALUE);
     CHECK_ZU(free_pages(), 4); /* host memory is not the device's */
-}
-
-CASE_WITH(failing_host_memory_leaves_nothing_behind, set_up("memory=8MiB")) {
-    int failures = 0;
-    for (unsigned long n = 1; n < 50; n++) {
-        cu_ptr ptr = 0, reserved = 0;
-        cu_mem_handle handle = 0;
-        void *pinned = NULL;
-        REQUIRE(set_up("memory=8MiB")); /* no table has room yet */
-        ashlar__host_fail_at(n);
-        const cu_result results[] = {
-            soft->mem_alloc(&ptr, 3 * PAGE),
-            soft->mem_address_reserve(&reserved, PAGE, 0, 0, 0),
-            soft->mem_create(&handle, PAGE, &prop, 0),
-            soft->mem_map(reserved, PAGE, 0, handle, 0),
-            soft->mem_host_alloc(&pinned, 1, 0),
-        };
-        ashlar__host_fail_at(0);
-        failures += results[0] == CU_OUT_OF_MEMORY || results[1] == CU_OUT_OF_MEMORY ||
-                    results[2] == CU_OUT_OF_MEMORY || results[3] == CU_OUT_OF_MEMORY ||
-                    results[4] == CU_OUT_OF_MEMORY;
-        CHECK((results[0] == CU_SUCCESS) == (soft->mem_free(ptr) == CU_SUCCESS));
-        CHECK((results[3] == CU_SUCCESS) == (soft->mem_unmap(reserved, PAGE) == CU_SUCCESS));
-        CHECK((results[2] == CU_SUCCESS) == (soft->mem_release(handle) == CU_SUCCESS));
-        CHECK((results[1] == CU_SUCCESS) ==
-              (soft->mem_address_free(reserved, PAGE) == CU_SUCCESS));
-        CHECK((results[4] == CU_SUCCESS) == (soft->mem_free_host(pinned) == CU_SUCCESS));
-        CHECK_ZU(free_pages(), 4);
-        CHECK_ZU(ashlar__soft_state.reservations.count, 0);
-        CHECK_ZU(ashlar__soft_state.blocks.count, 0);
-    }
-    CHECK(failures == 14); /* each allocation of the five calls, once */
-}
-
-CASE_WITH(memory_without_context_is_virtual_only, set_up("memory=8MiB")) {
-    cu_context context;
-    cu_ptr ptr;
-    void *host;
-    size_t left, total;
-    REQUIRE(soft->ctx_pop_current(&context) == CU_SUCCESS);
-    CHECK(soft->mem_alloc(&ptr, 1) == CU_INVALID_CONTEXT);
-    CHECK(soft->mem_free(1) == CU_INVALID_CONTEXT);
-    CHECK(soft->mem_host_alloc(&host, 1, 0) == CU_INVALID_CONTEXT);
-    CHECK(soft->mem_free_host(&left) == CU_INVALID_CONTEXT);
-    CHECK(soft->mem_get_info(&left, &total) == CU_INVALID_CONTEXT);
-    const cu_ptr reserved = reserve(1);
-    place(reserved, 1, create(1));
-    CHECK(soft->mem_unmap(reserved, PAGE) == CU_SUCCESS);
-    REQUIRE(soft->ctx_push_current(context) == CU_SUCCESS);
-    CHECK(soft->mem_get_info(NULL, &total) == CU_SUCCESS);
-    CHECK_ZU(total, 4 * PAGE);
-    CHECK(soft->mem_get_info(&left, &total) == CU_SUCCESS);
-    CHECK_ZU(total, 4 * PAGE);
-}
-
-CASE_WITH(new_configuration_takes_everything_away, set_up("memory=8MiB")) {
-    const cu_ptr ptr = reserve(2);
-    const cu_mem_handle handle = create(2);
-    place(ptr, 2, handle);
-    void *pinned;
-    const cu_ptr plain = alloc(1);
-    CHECK(soft->mem_host_alloc(&pinned, 1, 0) == CU_SUCCESS);
-    REQUIRE(set_up("memory=4MiB"));
-    CHECK_ZU(free_pages(), 2);
-    CHECK(soft->mem_release(handle) == CU_INVALID_VALUE);
-    CHECK(soft->mem_unmap(ptr, 2 * PAGE) == CU_INVALID_VALUE);
-    CHECK(soft->mem_address_free(ptr, 2 * PAGE) == CU_INVALID_VALUE);
-    CHECK(soft->mem_free(plain) == CU_INVALID_VALUE);
-    CHECK(soft->mem_free_host(pinned) == CU_INVALID_VALUE);
 }
 
 CASE_WITH(a_context_takes_memory_while_it_lives, set_up("devices=2,memory=16MiB,overhead=3MiB")) {

@@ -116,15 +116,6 @@ CASE_WITH(a_device_may_be_without_batches, set_up("memory=16MiB,batch=off")) {
     CHECK(bytes_at(dst)[0] == 0);
 }
 
-CASE_WITH(failing_host_memory_is_told, set_up("memory=16MiB")) {
-    batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
-    for (unsigned long n = 1; n <= COPIES; n++) {
-        HOST_FAILS_AT(n, CHECK(queue_batch(&b) == CU_OUT_OF_MEMORY));
-    }
-    HOST_FAILS_AT(COPIES + 1, CHECK(queue_batch(&b) == CU_SUCCESS));
-    CHECK(bytes_at(dst)[0] == 1);
-}
-
 CASE_WITH(there_are_no_kernels, set_up("memory=16MiB")) {
     cu_module module = NULL;
     cu_function function = NULL;

@@ -20,18 +20,6 @@ CASE_OF_SEEDS(copies_and_fills_run_in_stream_order) {
     CHECK(soft->mem_free(a) == CU_SUCCESS);
 }
 
-CASE_WITH(pinned_copies_are_asynchronous, set_up_adversarial(3)) {
-    const cu_ptr ptr = alloc(100);
-    unsigned char *pinned = alloc_host(8);
-    pinned[0] = 1;
-    CHECK(soft->memcpy_htod_async(ptr, pinned, 4, s) == CU_SUCCESS);
-    CHECK(soft->memcpy_dtoh_async(pinned + 4, ptr, 4, s) == CU_SUCCESS);
-    pinned[0] = 2;
-    CHECK(pinned[4] == 0);
-    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-    CHECK(pinned[4] == 2);
-}
-
 /* Otherwise nothing has run before the host waits. */
 CASE(calls_that_may_wait_do_so_on_request) {
     for (int waits = 0; waits < 2; waits++) {
@@ -81,29 +69,6 @@ CASE_WITH(copies_check_their_ranges, set_up("memory=16MiB")) {
     CHECK(soft->launch_host_func(NULL, NULL, NULL) == CU_INVALID_VALUE);
 }
 
-CASE_WITH(a_copy_of_no_bytes_asks_for_a_stream_only, set_up("memory=16MiB")) {
-    static cu_stream const any[] = {NULL, (cu_stream)77};
-    for (int i = 0; i < 2; i++) {
-        const cu_result want = i == 0 ? CU_SUCCESS : CU_INVALID_HANDLE;
-        CHECK(soft->memcpy_htod_async(0, NULL, 0, any[i]) == want);
-        CHECK(soft->memcpy_dtoh_async(NULL, 0, 0, any[i]) == want);
-        CHECK(soft->memcpy_dtod_async(0, 0, 0, any[i]) == want);
-        CHECK(soft->memset_d8_async(0, 0, 0, any[i]) == want);
-    }
-}
-
-CASE_WITH(an_answer_needs_a_place, set_up("memory=16MiB")) {
-    unsigned int flags = 7;
-    int is_active = 7;
-    CHECK(soft->primary_ctx_retain(NULL, 0) == CU_INVALID_VALUE);
-    CHECK(soft->primary_ctx_get_state(0, NULL, &is_active) == CU_INVALID_VALUE);
-    CHECK(soft->primary_ctx_get_state(0, &flags, NULL) == CU_INVALID_VALUE);
-    CHECK(soft->primary_ctx_get_state(9, &flags, &is_active) == CU_INVALID_DEVICE);
-    CHECK(flags == 7 && is_active == 7);
-    CHECK(soft->primary_ctx_get_state(0, &flags, &is_active) == CU_SUCCESS);
-    CHECK(flags == 0 && is_active == 1);
-}
-
 CASE_WITH(memory_taken_from_queued_work_is_an_illegal_address, set_up_adversarial(5)) {
     const cu_ptr ptr = alloc(100);
     void *pinned = alloc_host(8);
@@ -134,26 +99,16 @@ CASE_WITH(mem_free_waits_for_the_whole_device, set_up_adversarial(2)) {
     CHECK(bytes_at(ptr)[99] == 1);
 }
 
-CASE_WITH(failing_host_memory_is_reported_and_harmless, set_up_adversarial(6)) {
-    const cu_event event = new_event();
-    unsigned char host[8] = {5};
-    const cu_ptr ptr = alloc(8);
-    CHECK(soft->event_record(event, s) == CU_SUCCESS);
-    CHECK(soft->event_synchronize(event) == CU_SUCCESS);
-    int failures = 0;
-    for (unsigned long n = 1; n <= 10; n++) {
-        ashlar__host_fail_at(n);
-        const cu_result recorded = soft->event_record(event, s);
-        failures += recorded == CU_OUT_OF_MEMORY;
-        CHECK(recorded == CU_OUT_OF_MEMORY || n > 2);
-        failures += soft->stream_wait_event(s, event, 0) == CU_OUT_OF_MEMORY;
-        failures += soft->memcpy_htod_async(ptr, host, 8, s) == CU_OUT_OF_MEMORY;
-        failures += soft->memcpy_dtoh_async(host, ptr, 8, s) == CU_OUT_OF_MEMORY;
-        ashlar__host_fail_at(0);
-        CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-        CHECK(soft->event_query(event) == CU_SUCCESS);
-    }
-    CHECK(failures == 5); /* record 2, wait 1, copy 1, copy back 1 */
+CASE_WITH(an_answer_needs_a_place, set_up("memory=16MiB")) {
+    unsigned int flags = 7;
+    int is_active = 7;
+    CHECK(soft->primary_ctx_retain(NULL, 0) == CU_INVALID_VALUE);
+    CHECK(soft->primary_ctx_get_state(0, NULL, &is_active) == CU_INVALID_VALUE);
+    CHECK(soft->primary_ctx_get_state(0, &flags, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->primary_ctx_get_state(9, &flags, &is_active) == CU_INVALID_DEVICE);
+    CHECK(flags == 7 && is_active == 7);
+    CHECK(soft->primary_ctx_get_state(0, &flags, &is_active) == CU_SUCCESS);
+    CHECK(flags == 0 && is_active == 1);
 }
 
 RUN_CASES()

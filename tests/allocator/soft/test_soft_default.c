@@ -91,46 +91,4 @@ CASE(the_per_thread_stream_is_ordered_as_a_blocking_one) {
     CHECK(any_order);
 }
 
-CASE_OF_SEEDS(work_outlives_the_thread_that_queued_it) {
-    const cu_event event = new_event();
-    const size_t streams = stream_count();
-    (void)visit_from(0, "a", event);
-    (void)visit_from(1, "y", NULL);
-    CHECK(ran_count == 0);
-    queue(PER_THREAD, "x");
-    CHECK(soft->event_synchronize(event) == CU_SUCCESS);
-    CHECK(strcmp(ran, "a") == 0); /* the other thread's stream alone */
-    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
-    CHECK(strcmp(ran, "ax") == 0);
-    REQUIRE(make_current(1));
-    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
-    CHECK(strcmp(ran, "axy") == 0);
-    CHECK_ZU(stream_count(), streams + 1); /* only this thread's is left */
-}
-
-/* Captures on its default stream, and ends. */
-static void *capture_run(void *user_data) {
-    bool *ok = user_data;
-    *ok = make_current(0) && soft->stream_begin_capture(PER_THREAD, 0) == CU_SUCCESS;
-    return NULL;
-}
-
-CASE_WITH(a_threads_capture_ends_with_it, set_up("memory=16MiB")) {
-    bool ok = false;
-    run_thread(capture_run, &ok);
-    CHECK(ok);
-    CHECK(ashlar__soft_state.captures == NULL);
-    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
-}
-
-CASE_WITH(want_of_host_memory_is_reported, set_up("memory=16MiB")) {
-    unsigned long long id = 0;
-    const size_t streams = stream_count();
-    for (unsigned long n = 1; n <= 2; n++) { /* the stream, the table of handles */
-        HOST_FAILS_AT(n, CHECK(soft->stream_get_id(PER_THREAD, &id) == CU_OUT_OF_MEMORY));
-        CHECK_ZU(stream_count(), streams);
-    }
-    CHECK(id_of(PER_THREAD) != 0);
-}
-
 RUN_CASES()

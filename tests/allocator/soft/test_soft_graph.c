@@ -28,13 +28,6 @@ CASE_WITH(a_graph_runs_as_often_as_it_is_launched, set_up_streams("memory=16MiB"
     CHECK(soft->graph_exec_destroy(exec) == CU_INVALID_VALUE);
 }
 
-CASE_WITH(an_empty_graph_is_legal, set_up_streams("memory=16MiB")) {
-    begin(s, CU_CAPTURE_GLOBAL);
-    const cu_graph_exec exec = end(s);
-    CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
-    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-}
-
 CASE_WITH(wrong_arguments_are_refused, set_up_streams("memory=16MiB")) {
     cu_graph graph;
     cu_graph_exec exec = NULL;
@@ -113,36 +106,6 @@ CASE_OF_SEEDS(launches_of_one_graph_follow_each_other_on_any_stream) {
     CHECK_ZU(ran_count, 5);
 }
 
-CASE_OF_SEEDS(the_legacy_stream_is_ordered_with_all_of_a_launch) {
-    s = new_stream(CU_STREAM_BLOCKING);
-    begin(t, CU_CAPTURE_GLOBAL);
-    queue(t, "b");
-    CHECK(follow(s, t) == CU_SUCCESS);
-    queue(s, "c");
-    CHECK(follow(t, s) == CU_SUCCESS);
-    const cu_graph_exec exec = end(t);
-    queue(NULL, "a");
-    CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
-    queue(NULL, "d");
-    CHECK(soft->stream_synchronize(NULL) == CU_SUCCESS);
-    CHECK(strcmp(ran, "abcd") == 0);
-}
-
-/* A branch without edges to the graph's first lane still begins where the launch does. */
-CASE_OF_SEEDS(every_branch_is_behind_what_came_before_the_launch) {
-    begin(s, CU_CAPTURE_GLOBAL);
-    CHECK(follow(t, s) == CU_SUCCESS);
-    queue(t, "b");
-    CHECK(follow(s, t) == CU_SUCCESS);
-    const cu_graph_exec exec = end(s);
-    queue(NULL, "x"); /* not ordered with an unordered stream, nor with its launches */
-    queue(s, "a");
-    CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
-    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-    CHECK(strcmp(ran, "ab") == 0);
-    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
-}
-
 CASE_WITH(a_launch_can_be_captured, set_up_streams("memory=16MiB")) {
     begin(s, CU_CAPTURE_GLOBAL);
     queue(s, "a");
@@ -159,17 +122,6 @@ CASE_WITH(a_launch_can_be_captured, set_up_streams("memory=16MiB")) {
     CHECK(strcmp(ran, "abcab") == 0);
 }
 
-CASE_WITH(memory_that_is_gone_at_the_launch_is_an_illegal_address, set_up_streams("memory=16MiB")) {
-    const cu_ptr ptr = alloc(16);
-    begin(s, CU_CAPTURE_RELAXED);
-    CHECK(soft->memset_d8_async(ptr, 1, 17 << 20, s) == CU_INVALID_VALUE);
-    CHECK(soft->memset_d8_async(ptr, 1, 16, s) == CU_SUCCESS);
-    const cu_graph_exec exec = end(s);
-    CHECK(soft->mem_free(ptr) == CU_SUCCESS);
-    CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
-    CHECK(soft->stream_synchronize(s) == CU_ILLEGAL_ADDRESS);
-}
-
 /* "ab", each on a stream of its own. */
 static cu_graph_exec capture_two(void) {
     begin(s, CU_CAPTURE_GLOBAL);
@@ -178,24 +130,6 @@ static cu_graph_exec capture_two(void) {
     queue(t, "b");
     CHECK(follow(s, t) == CU_SUCCESS);
     return end(s);
-}
-
-/* A launch runs whole, or nothing of it does and the device says so; and it leaves no stream
- * behind. */
-CASE(a_launch_survives_every_host_allocation_that_fails) {
-    unsigned long n = 1;
-    for (cu_result result = CU_OUT_OF_MEMORY; result != CU_SUCCESS && n < 100; n++) {
-        REQUIRE(set_up_adversarial(3));
-        const cu_graph_exec exec = capture_two();
-        const size_t streams = stream_count();
-        HOST_FAILS_AT(n, result = soft->graph_launch(exec, s));
-        CHECK(result == CU_SUCCESS || result == CU_OUT_OF_MEMORY);
-        CHECK(soft->ctx_synchronize() == (result == CU_SUCCESS ? CU_SUCCESS : CU_LAUNCH_FAILED));
-        CHECK(strcmp(ran, result == CU_SUCCESS ? "ab" : "") == 0);
-        CHECK(soft->primary_ctx_release(0) == CU_SUCCESS); /* runs what was queued */
-        CHECK_ZU(stream_count(), streams - 2);
-    }
-    CHECK(n > 10 && n < 100);
 }
 
 CASE_WITH(a_launch_is_captured_whole_or_spoils_the_capture, set_up_adversarial(3)) {

@@ -20,43 +20,6 @@ static bool touch_is_deadly(cu_ptr ptr) {
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
 }
 
-CASE_WITH(contents_move_with_the_handle, set_up("memory=64MiB")) {
-    const cu_ptr ptr = reserve(8);
-    const cu_mem_handle handle = create(2);
-    place(ptr, 2, handle);
-    memset(bytes_at(ptr), 0x5a, 2 * PAGE);
-    bytes_at(ptr)[PAGE] = 0x77;
-    REQUIRE(soft->mem_unmap(ptr, 2 * PAGE) == CU_SUCCESS);
-    place(ptr + 5 * PAGE, 2, handle);
-    CHECK(bytes_at(ptr)[5 * PAGE] == 0x5a);
-    CHECK(bytes_at(ptr)[6 * PAGE] == 0x77);
-    CHECK(bytes_at(ptr)[7 * PAGE - 1] == 0x5a);
-    CHECK(touch_is_deadly(ptr));
-}
-
-CASE_WITH(memory_returns_after_release_and_unmap_in_either_order, set_up("memory=8MiB")) {
-    const cu_ptr ptr = reserve(4);
-    const cu_mem_handle a = create(2), b = create(2);
-    place(ptr, 2, a);
-    place(ptr + 2 * PAGE, 2, b);
-    memset(bytes_at(ptr), 1, 4 * PAGE);
-    CHECK(soft->mem_release(a) == CU_SUCCESS);
-    CHECK_ZU(free_pages(), 0);
-    CHECK(bytes_at(ptr)[0] == 1); /* the mapping keeps it */
-    CHECK(soft->mem_map(ptr, 2 * PAGE, 0, a, 0) == CU_INVALID_VALUE);
-    CHECK(soft->mem_unmap(ptr, 2 * PAGE) == CU_SUCCESS);
-    CHECK_ZU(free_pages(), 2);
-    CHECK(soft->mem_unmap(ptr + 2 * PAGE, 2 * PAGE) == CU_SUCCESS);
-    CHECK_ZU(free_pages(), 2);
-    CHECK(soft->mem_release(b) == CU_SUCCESS);
-    CHECK_ZU(free_pages(), 4);
-    CHECK(soft->mem_release(b) == CU_INVALID_VALUE);
-    CHECK(soft->mem_address_free(ptr, 4 * PAGE) == CU_SUCCESS);
-    const cu_ptr again = reserve(2);
-    place(again, 2, create(2));
-    CHECK(bytes_at(again)[0] == 0); /* the host got its memory back in between */
-}
-
 CASE_WITH(access_is_denied_until_set, set_up("memory=8MiB")) {
     const cu_ptr ptr = reserve(2);
     const cu_mem_handle handle = create(2);

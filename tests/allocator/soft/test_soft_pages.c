@@ -13,25 +13,6 @@
 
 enum { HANDLES = 20480 }; /* 40 GiB */
 
-/* Memory areas of the process that show device memory at [base, base + bytes). */
-static size_t areas(cu_ptr base, size_t bytes) {
-    FILE *maps = fopen("/proc/self/maps", "r");
-    char line[512];
-    size_t count = 0;
-    CHECK(maps != NULL);
-    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
-        unsigned long long from = 0, to = 0;
-        if (sscanf(line, "%llx-%llx", &from, &to) == 2 && from < base + bytes && to > base &&
-            strstr(line, "ashlar-soft-device") != NULL) {
-            count++;
-        }
-    }
-    if (maps != NULL) {
-        (void)fclose(maps);
-    }
-    return count;
-}
-
 static size_t areas_max(void) {
     FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
     size_t most = 0;
@@ -40,32 +21,6 @@ static size_t areas_max(void) {
         (void)fclose(file);
     }
     return is_read ? most : 0;
-}
-
-CASE_WITH(forty_gibibytes_in_small_handles_are_one_area, set_up("memory=40GiB")) {
-    static cu_mem_handle handles[HANDLES];
-    const cu_ptr base = reserve(HANDLES * 32);
-    for (size_t i = 0; i < HANDLES; i++) {
-        handles[i] = create(1);
-        place(base + i * PAGE, 1, handles[i]);
-    }
-    CHECK_ZU(free_pages(), 0);
-    CHECK_ZU(areas(base, HANDLES * PAGE), 1);
-    bytes_at(base)[0] = 5;
-    bytes_at(base)[HANDLES * PAGE - 1] = 6;
-    CHECK(soft->mem_unmap(base + PAGE, PAGE) == CU_SUCCESS); /* any one by itself */
-    CHECK_ZU(areas(base, HANDLES * PAGE), 2);
-    place(base + PAGE, 1, handles[1]);
-    CHECK_ZU(areas(base, HANDLES * PAGE), 1);
-    place(base + (HANDLES * 32 - 1) * PAGE, 1, handles[0]); /* once more, at the far end */
-    CHECK(bytes_at(base)[(HANDLES * 32 - 1) * PAGE] == 5);
-    CHECK(soft->mem_unmap(base, HANDLES * PAGE) == CU_SUCCESS); /* all of them at once */
-    CHECK_ZU(areas(base, HANDLES * PAGE), 0);
-    CHECK_ZU(free_pages(), 0);
-    for (size_t i = 0; i < HANDLES; i++) {
-        CHECK(soft->mem_release(handles[i]) == CU_SUCCESS);
-    }
-    CHECK_ZU(free_pages(), HANDLES - 1); /* the first is mapped still */
 }
 
 CASE_WITH(mappings_that_are_not_neighbours_come_to_the_kernels_limit, set_up("memory=1TiB")) {

@@ -53,31 +53,6 @@ CASE_WITH(access_is_enabled_once_and_one_way, set_up_two("devices=2,memory=16MiB
     CHECK(enable(1, 0) == CU_SUCCESS);
 }
 
-CASE_WITH(access_to_one_peer_is_not_access_to_another, set_up_two("devices=3,memory=16MiB")) {
-    cu_context third;
-    REQUIRE(soft->primary_ctx_retain(&third, 2) == CU_SUCCESS);
-    REQUIRE(soft->ctx_push_current(third) == CU_SUCCESS);
-    const cu_ptr ptr = alloc(64);
-    REQUIRE(soft->ctx_pop_current(NULL) == CU_SUCCESS);
-    const cu_ptr far = alloc_on(1);
-    CHECK(soft->ctx_enable_peer_access(third, 0) == CU_SUCCESS);
-    CHECK(soft->memset_d8_async(ptr, 1, 64, NULL) == CU_SUCCESS);
-    CHECK(soft->memset_d8_async(far, 1, 64, NULL) == CU_INVALID_VALUE);
-    CHECK(enable(0, 1) == CU_SUCCESS);
-    CHECK(soft->memcpy_dtod_async(far, ptr, 64, NULL) == CU_SUCCESS); /* both by now */
-}
-
-CASE(plain_memory_of_another_device_is_out_of_reach_at_first) {
-    REQUIRE(set_up_two("devices=2,memory=16MiB"));
-    const cu_ptr near = alloc_on(0), far = alloc_on(1);
-    unsigned char host[64] = {0};
-    CHECK(soft->memset_d8_async(far, 1, 1, NULL) == CU_INVALID_VALUE);
-    CHECK(soft->memcpy_dtod_async(far, near, 1, NULL) == CU_INVALID_VALUE);
-    CHECK(soft->memcpy_dtod_async(near, far, 1, NULL) == CU_INVALID_VALUE);
-    CHECK(soft->memcpy_htod_async(far, host, 1, NULL) == CU_INVALID_VALUE);
-    CHECK(soft->memcpy_dtoh_async(host, far, 1, NULL) == CU_INVALID_VALUE);
-}
-
 CASE(access_ends_with_either_context) {
     for (int ends = 0; ends < 2; ends++) {
         REQUIRE(set_up_two("devices=2,memory=16MiB"));
@@ -121,15 +96,6 @@ CASE(mapped_memory_is_open_to_the_devices_that_were_named) {
     both[0].location.id = 2;
     CHECK(soft->mem_set_access(ptr, PAGE, both, 2) == CU_INVALID_DEVICE);
     CHECK(soft->memset_d8_async(ptr, 5, 1, NULL) == CU_INVALID_VALUE);
-}
-
-CASE(access_that_is_gone_when_work_runs_is_an_illegal_address) {
-    REQUIRE(set_up_two("devices=2,memory=16MiB,mode=adversarial"));
-    CHECK(enable(0, 1) == CU_SUCCESS);
-    const cu_ptr far = alloc_on(1);
-    CHECK(soft->memset_d8_async(far, 1, 1, NULL) == CU_SUCCESS);
-    CHECK(soft->primary_ctx_release(1) == CU_SUCCESS);
-    CHECK(soft->ctx_synchronize() == CU_ILLEGAL_ADDRESS);
 }
 
 CASE_WITH(a_peer_copy_needs_no_access, set_up_two("devices=2,memory=16MiB,peers=off")) {

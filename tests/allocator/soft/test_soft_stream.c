@@ -6,18 +6,6 @@
 
 #include "tests/child.h"
 
-CASE_WITH(eager_work_runs_at_the_call, set_up_streams("devices=2")) {
-    t = new_stream(CU_STREAM_BLOCKING);
-    queue(s, "a");
-    CHECK(strcmp(ran, "a") == 0);
-    queue(t, "b");
-    queue(NULL, "c");
-    queue((cu_stream)1, "d"); /* the legacy stream by its other name */
-    CHECK(strcmp(ran, "abcd") == 0);
-    const cu_event event = record(s);
-    CHECK(soft->event_query(event) == CU_SUCCESS);
-}
-
 CASE_OF_SEEDS(adversarial_work_runs_only_when_waited_for) {
     queue(s, "a");
     queue(t, "x");
@@ -30,44 +18,6 @@ CASE_OF_SEEDS(adversarial_work_runs_only_when_waited_for) {
     CHECK(strcmp(ran, "abx") == 0);
     CHECK(soft->ctx_synchronize() == CU_SUCCESS);
     CHECK(strcmp(ran, "abxc") == 0);
-}
-
-CASE_OF_SEEDS(a_stream_is_idle_when_its_own_work_is_over) {
-    CHECK(soft->stream_query(s) == CU_SUCCESS);
-    queue(s, "a");
-    queue(t, "x");
-    CHECK(soft->stream_query(s) == CU_NOT_READY); /* which may let any work run */
-    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-    CHECK(soft->stream_query(s) == CU_SUCCESS); /* at once: nothing was recorded behind it */
-    int polls = 0;
-    while (soft->stream_query(t) == CU_NOT_READY && polls < 1000) {
-        polls++;
-    }
-    CHECK(polls < 1000 && ran_count == 2);
-    CHECK(soft->stream_query((cu_stream)99) == CU_INVALID_HANDLE);
-}
-
-CASE_OF_SEEDS(event_wait_holds_the_consumer_until_the_producer_ran) {
-    const cu_event event = new_event();
-    queue(s, "p");
-    CHECK(soft->event_record(event, s) == CU_SUCCESS);
-    queue(s, "q"); /* after the record: not needed by t */
-    CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
-    queue(t, "c");
-    CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
-    CHECK(strcmp(ran, "pc") == 0);
-}
-
-CASE(without_a_wait_the_consumer_runs_first_for_some_seed) {
-    int producer_first = 0;
-    for (int seed = 0; seed < SEEDS; seed++) {
-        REQUIRE(set_up_adversarial(seed));
-        queue(s, "p");
-        queue(t, "c");
-        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
-        producer_first += ran_before('p', 'c');
-    }
-    CHECK(producer_first > 2 && producer_first < SEEDS - 2);
 }
 
 CASE_OF_SEEDS(recording_again_does_not_move_an_earlier_wait) {
@@ -195,46 +145,6 @@ CASE(same_seed_gives_the_same_interleaving) {
     CHECK(other_count == SEEDS); /* and another seed another one */
 }
 
-/* ---- whoever chooses ---- */
-
-static size_t choice_count;
-
-static size_t choose_last(size_t ways) {
-    choice_count++;
-    return ways - 1;
-}
-
-static void fill(cu_ptr ptr, cu_stream stream) {
-    CHECK(soft->memset_d8_async(ptr, 1, 512, stream) == CU_SUCCESS);
-}
-
-/* How often the order of what is queued was asked for. */
-static size_t choices(void) {
-    choice_count = 0;
-    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
-    return choice_count;
-}
-
-CASE_WITH(whoever_chooses_is_asked_where_work_may_meet, set_up_adversarial(1)) {
-    cu_ptr a = 0, b = 0;
-    CHECK(soft->mem_alloc(&a, 512) == CU_SUCCESS && soft->mem_alloc(&b, 512) == CU_SUCCESS);
-    ashlar__soft_choose_by(choose_last);
-    fill(a, s);
-    fill(b, t);
-    CHECK_ZU(choices(), 0);
-    fill(a, s);
-    fill(a, t);
-    CHECK_ZU(choices(), 1);
-    queue(s, "x"); /* a function of the host's may touch any memory */
-    fill(b, t);
-    CHECK_ZU(choices(), 1);
-    queue(s, "y");
-    queue(t, "z");
-    CHECK_ZU(choices(), 1);
-    CHECK(strcmp(ran, "xzy") == 0);
-    ashlar__soft_choose_by(NULL);
-}
-
 /* ---- handles ---- */
 
 static cu_result results_inside[3];
@@ -253,56 +163,6 @@ CASE_WITH(host_functions_may_not_call_the_device, set_up_streams("memory=16MiB")
     CHECK(results_inside[0] == CU_NOT_PERMITTED && results_inside[1] == CU_NOT_PERMITTED);
     CHECK(results_inside[2] == CU_SUCCESS); /* touches no device */
     (void)alloc(1);                         /* the ban ends with the function */
-}
-
-CASE_OF_SEEDS(destroy_with_work_pending_is_legal) {
-    const cu_event event = new_event();
-    queue(s, "a");
-    CHECK(soft->event_record(event, s) == CU_SUCCESS);
-    CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
-    queue(t, "b");
-    CHECK(soft->event_destroy(event) == CU_SUCCESS);
-    CHECK(soft->stream_destroy(s) == CU_SUCCESS);
-    CHECK(ran_count == 0);
-    CHECK(soft->event_query(event) == CU_INVALID_HANDLE);
-    CHECK(soft->stream_synchronize(s) == CU_INVALID_HANDLE);
-    CHECK(soft->stream_destroy(s) == CU_INVALID_HANDLE);
-    CHECK(soft->event_destroy(event) == CU_INVALID_HANDLE);
-    CHECK(new_stream(CU_STREAM_UNORDERED) == s); /* handles are used again, as CUDA's are */
-    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-    CHECK(ran_count == 0); /* the old stream's work is not the new one's */
-    CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
-    CHECK(strcmp(ran, "ab") == 0);
-    CHECK_ZU(stream_count(), 4); /* t, the new s, two legacy streams: the old s is gone */
-}
-
-CASE_WITH(no_handle_outlives_a_configuration, set_up("memory=16MiB")) {
-    cu_context context = NULL;
-    const cu_stream stream = new_stream(0);
-    const cu_event event = new_event();
-    CHECK(soft->primary_ctx_retain(&context, 0) == CU_SUCCESS);
-    CHECK(ashlar__soft_configure("memory=16MiB,strict=off") == ASHLAR_OK);
-    CHECK(soft->init(0) == CU_SUCCESS);
-    CHECK(soft->ctx_push_current(context) != CU_SUCCESS);
-    REQUIRE(make_current(0));
-    CHECK(soft->stream_synchronize(stream) == CU_INVALID_HANDLE);
-    CHECK(soft->event_query(event) == CU_INVALID_HANDLE);
-}
-
-CASE_WITH(last_context_release_waits_for_its_work, set_up_adversarial(8)) {
-    queue(s, "a");
-    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS);
-    CHECK(strcmp(ran, "a") == 0);
-    CHECK_ZU(stream_count(), 2);
-}
-
-CASE_WITH(destroyed_streams_work_runs_with_the_device, set_up_adversarial(4)) {
-    s = new_stream(CU_STREAM_BLOCKING);
-    queue(s, "a");
-    CHECK(soft->stream_destroy(s) == CU_SUCCESS);
-    queue(NULL, "L"); /* still ordered after it */
-    CHECK(soft->stream_synchronize(NULL) == CU_SUCCESS);
-    CHECK(strcmp(ran, "aL") == 0);
 }
 
 CASE_WITH(dead_and_foreign_handles_are_refused, set_up("memory=16MiB")) {

@@ -4,7 +4,6 @@
 #include "tests/allocator/soft/soft_fixture.h"
 
 #include <stdatomic.h>
-#include <time.h>
 
 #include "tests/thread.h"
 
@@ -69,10 +68,6 @@ static void hammer_all(void) {
     }
 }
 
-CASE_WITH(four_threads_hammer_an_eager_device, set_up("memory=64MiB")) {
-    hammer_all();
-}
-
 CASE(four_threads_hammer_an_adversarial_device) {
     REQUIRE(set_up("memory=64MiB,mode=adversarial,seed=9"));
     hammer_all();
@@ -102,33 +97,6 @@ CASE_WITH(two_threads_run_their_streams_in_parallel, set_up("memory=16MiB")) {
     atomic_store(&meeting, 0);
     run_threads(2, meet_on_own_stream, NULL, 0); /* a hang here is the failure */
     CHECK(atomic_load(&meeting) == 2);
-}
-
-static atomic_int doze_state; /* 1: begun, 2: over */
-
-static void doze(void *unused) {
-    (void)unused;
-    atomic_store(&doze_state, 1);
-    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-    atomic_store(&doze_state, 2);
-}
-
-static void *doze_on(void *stream) {
-    if (make_current(0)) {
-        (void)soft->launch_host_func(stream, doze, NULL);
-    }
-    return NULL;
-}
-
-CASE_WITH(wait_lasts_until_another_threads_op_is_over, set_up_streams("memory=16MiB")) {
-    pthread_t thread;
-    atomic_store(&doze_state, 0);
-    REQUIRE(pthread_create(&thread, NULL, doze_on, s) == 0);
-    while (atomic_load(&doze_state) == 0) {
-    }
-    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-    CHECK(atomic_load(&doze_state) == 2);
-    CHECK(pthread_join(thread, NULL) == 0);
 }
 
 /* ---- mode=overlap ---- */

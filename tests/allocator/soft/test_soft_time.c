@@ -35,18 +35,6 @@ CASE_WITH(work_of_a_stream_adds_up_and_streams_overlap, set_up_streams(FREE)) {
     CHECK_ZU(ashlar__soft_host_ns(), 0);
 }
 
-CASE_WITH(work_begins_no_earlier_than_the_host_queued_it, set_up_streams(FREE)) {
-    ashlar__soft_host_work(5 * MS);
-    work(s, 1 * MS);
-    CHECK_ZU(tail_of(s), 6 * MS);
-    ashlar__soft_host_until(3 * MS); /* that is past */
-    CHECK_ZU(ashlar__soft_host_ns(), 5 * MS);
-    ashlar__soft_host_until(9 * MS);
-    work(s, 1 * MS);
-    CHECK_ZU(tail_of(s), 10 * MS);
-    CHECK_ZU(figures().host_wait_count, 0);
-}
-
 CASE_WITH(a_wait_for_a_later_event_moves_the_tail_and_is_counted, set_up_streams(FREE)) {
     work(s, 8 * MS);
     const cu_event event = record(s);
@@ -95,24 +83,6 @@ CASE_WITH(queries_go_by_virtual_time_and_polling_ends, set_up_streams(FREE)) {
     CHECK_ZU(figures().host_wait_count, 0);
 }
 
-CASE(times_are_the_same_when_work_is_delayed) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        char spec[96];
-        (void)snprintf(spec, sizeof spec, FREE ",mode=adversarial,seed=%d", seed);
-        REQUIRE(set_up_streams(spec));
-        work(s, 4 * MS);
-        const cu_event event = record(s);
-        CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
-        work(t, 2 * MS);
-        CHECK_ZU(tail_of(t), 6 * MS);
-        CHECK(soft->event_query(event) == CU_NOT_READY);
-        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
-        CHECK_ZU(ashlar__soft_host_ns(), 6 * MS);
-        CHECK(soft->event_query(event) == CU_SUCCESS);
-        CHECK_ZU(figures().wait_ns, 4 * MS);
-    }
-}
-
 CASE_WITH(the_legacy_stream_is_ordered_with_blocking_streams, set_up(FREE)) {
     const cu_stream a = new_stream(CU_STREAM_BLOCKING), b = new_stream(CU_STREAM_BLOCKING);
     const cu_stream free = new_stream(CU_STREAM_UNORDERED);
@@ -128,36 +98,6 @@ CASE_WITH(the_legacy_stream_is_ordered_with_blocking_streams, set_up(FREE)) {
     CHECK(soft->event_synchronize(event) == CU_SUCCESS);
     CHECK_ZU(ashlar__soft_host_ns(), 5 * MS);
     CHECK_ZU(figures().wait_count, 0);
-}
-
-CASE_WITH(lanes_of_a_graph_overlap, set_up_streams(FREE)) {
-    begin(s, CU_CAPTURE_RELAXED);
-    CHECK(follow(t, s) == CU_SUCCESS);
-    work(s, 5 * MS);
-    work(t, 7 * MS);
-    CHECK(follow(s, t) == CU_SUCCESS);
-    work(s, 1 * MS);
-    const cu_graph_exec exec = end(s);
-    CHECK_ZU(tail_of(s), 0);
-    work(s, 1 * MS);
-    CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
-    CHECK_ZU(tail_of(s), 9 * MS);
-    CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
-    CHECK_ZU(tail_of(s), 17 * MS);
-    CHECK_ZU(figures().wait_count, 0); /* the graph's own edges are no waits of the program */
-}
-
-CASE_WITH(a_free_and_an_unmap_wait_for_the_device, set_up_streams(FREE)) {
-    const cu_ptr ptr = alloc(1);
-    work(s, 1 * MS);
-    CHECK(soft->mem_free(ptr) == CU_SUCCESS);
-    CHECK_ZU(ashlar__soft_host_ns(), 1 * MS);
-    const cu_ptr mapped = reserve(1);
-    place(mapped, 1, create(1));
-    work(s, 1 * MS);
-    CHECK_ZU(ashlar__soft_host_ns(), 1 * MS);
-    CHECK(soft->mem_unmap(mapped, PAGE) == CU_SUCCESS);
-    CHECK_ZU(ashlar__soft_host_ns(), 2 * MS);
 }
 
 CASE_WITH(calls_cost_the_host_time, set_up("time=on")) {
@@ -190,39 +130,6 @@ CASE_WITH(work_takes_the_time_of_its_path,
     CHECK(make_current(0));
     check_takes(soft->memcpy_peer_async(far, there, to, here, BYTES, s),
                 2 * US + BYTES / 100 * US / 1000);
-}
-
-CASE_WITH(without_the_mode_no_time_passes, set_up_streams("memory=64MiB")) {
-    work(s, 5 * MS);
-    ashlar__soft_host_work(5 * MS);
-    const cu_event event = record(s);
-    CHECK(soft->event_query(event) == CU_SUCCESS);
-    CHECK(tail_of(s) == 0 && ashlar__soft_host_ns() == 0 && figures().end_ns == 0);
-}
-
-CASE_WITH(mistakes_are_refused, set_up(FREE)) {
-    soft_figures got = {.end_ns = 77};
-    uint64_t ns = 77;
-    CHECK(ashlar__soft_work((cu_stream)(uintptr_t)5, 1) == ASHLAR_EINVAL);
-    CHECK(ashlar__soft_stream_ns((cu_stream)(uintptr_t)5, &ns) == ASHLAR_EINVAL && ns == 77);
-    CHECK(ashlar__soft_get_figures(1, &got) == ASHLAR_EINVAL && got.end_ns == 77);
-}
-
-static uint64_t worker_ns;
-
-static void *run_worker(void *unused) {
-    (void)unused;
-    CHECK(make_current(0));
-    worker_ns = ashlar__soft_host_ns();
-    ashlar__soft_host_work(4 * MS);
-    return NULL;
-}
-
-CASE_WITH(each_thread_has_a_clock_that_begins_where_the_latest_is, set_up(FREE)) {
-    ashlar__soft_host_work(3 * MS);
-    run_thread(run_worker, NULL);
-    CHECK_ZU(worker_ns, 3 * MS);
-    CHECK_ZU(ashlar__soft_host_ns(), 3 * MS);
 }
 
 RUN_CASES()

@@ -105,26 +105,6 @@ CASE_WITH(what_further_streams_use_holds_its_slot, set_up_cached("memory=1GiB", 
     CHECK_ZU(plans().bound_bytes, MIB);
 }
 
-CASE_WITH(blocks_that_are_left_are_reported, set_up_cached("memory=1GiB", 64 * MIB)) {
-    begin();
-    (void)take(MIB, streams[0]);
-    give(take(MIB, streams[0]));
-    (void)take(MIB, streams[1]);
-    CHECK_FAILS(ashlar__dry_run_end(allocator), ASHLAR_EINVAL, "left 2 of its blocks live");
-    CHECK(ashlar__dry_run_end(allocator) == ASHLAR_EINVAL); /* it is over */
-    CHECK_HAS(ashlar_error_detail(), "no step of this thread");
-    unsigned char *ptr = take(MIB, streams[0]);
-    CHECK(!has_no_memory(ptr));
-    give(ptr);
-    CHECK(ashlar_step_begin(allocator, streams[0], 2) == ASHLAR_OK); /* recorded with memory */
-    ptr = take(MIB, streams[0]);
-    CHECK(!has_no_memory(ptr));
-    give(ptr);
-    CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
-    begin(); /* of the first key, anew */
-    end();
-}
-
 CASE(requests_that_no_recording_holds_get_memory_or_an_error) {
     ashlar_stream more[ASHLAR_PLAN_STREAMS_MAX];
     unsigned char *ptrs[ASHLAR_PLAN_STREAMS_MAX];
@@ -151,60 +131,6 @@ CASE(requests_that_no_recording_holds_get_memory_or_an_error) {
     for (int i = 0; i < ASHLAR_PLAN_STREAMS_MAX; i++) {
         ashlar_stream_destroy(device, more[i]);
     }
-}
-
-CASE_WITH(what_the_limit_would_refuse_is_refused, set_up_cached("memory=1GiB", 64 * MIB)) {
-    void *ptr = NULL;
-    unsigned char *real = take(10 * MIB, streams[1]);
-    give(take(9 * MIB, streams[0])); /* is free by then */
-    CHECK(ashlar_allocator_set_limit(allocator, 32 * MIB) == ASHLAR_OK);
-    begin();
-    unsigned char *a = take(20 * MIB, streams[0]);
-    CHECK_FAILS(ashlar_alloc(allocator, 2 * MIB + 1, streams[0], &ptr), ASHLAR_ENOMEM,
-                "a dry run, for which only 2097152 bytes are left");
-    unsigned char *b = take(2 * MIB, streams[0]);
-    give(a);
-    give(b);
-    CHECK(ashlar_alloc(allocator, 22 * MIB + 1, streams[0], &ptr) == ASHLAR_ENOMEM);
-    give(take(22 * MIB, streams[0]));
-    end();
-    CHECK_ZU(plans().slot_count, 3);
-    begin();
-    CHECK(ashlar_alloc(allocator, 40 * MIB, streams[0], &ptr) == ASHLAR_ENOMEM);
-    end();
-    CHECK(ptr == NULL);
-    give(real);
-}
-
-/* Also where the recording is full, at a power of two. */
-CASE(each_host_allocation_may_fail) {
-    size_t refusals = 0;
-    bool was_armed = true;
-    for (unsigned long n = 1; was_armed && n < 2000; n++) {
-        REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
-        give(take(100, streams[0]));
-        ashlar__host_fail_at(n);
-        ashlar_status status = ashlar__dry_run_begin(allocator, streams[0], 1);
-        const bool has_begun = status == ASHLAR_OK;
-        for (int i = 0; i < 200 && status == ASHLAR_OK; i++) {
-            void *ptr = NULL;
-            status = ashlar_alloc(allocator, 1000, streams[i % 2], &ptr);
-            CHECK((ptr != NULL) == (status == ASHLAR_OK));
-            CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-        }
-        refusals += status != ASHLAR_OK;
-        CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
-        if (has_begun) {
-            const ashlar_status ended = ashlar__dry_run_end(allocator);
-            CHECK(ended == ASHLAR_OK || ended == ASHLAR_EHOSTMEM || ended == ASHLAR_ENOMEM);
-            CHECK(status == ASHLAR_OK || ended != ASHLAR_OK || plans().plan_count == 1);
-        }
-        was_armed = !is_still_armed(n);
-        check_all();
-        tear_down();
-    }
-    CHECK(!was_armed);
-    CHECK(refusals > 4);
 }
 
 RUN_CASES()

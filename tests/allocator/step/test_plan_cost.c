@@ -216,41 +216,4 @@ CASE(a_loop_reserves_no_more_with_plans_than_without) {
     ashlar_device_close(device);
 }
 
-static void run_as(uint64_t key, size_t length) {
-    CHECK(ashlar_step_begin(allocator, NULL, key) == ASHLAR_OK);
-    (void)step(NULL, length);
-    CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
-}
-
-/* Whether recorded steps are merged, or the slots of the largest serve the others as they are: none
- * has a miss, as long as the largest is not the last. */
-CASE(a_key_that_keeps_a_plan_serves_all_recorded_steps) {
-    size_t planned = 0, apart = 0;
-    REQUIRE(ashlar_device_open("soft", &device) == ASHLAR_OK);
-    for (uint64_t i = 1; i <= LOOPS; i++) {
-        ashlar_plan_stats stats;
-        draw_loop(i);
-        const size_t lengths[] = {drawn.length_max, drawn.lengths[0], drawn.lengths[1]};
-        CHECK(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
-        for (size_t k = 0; k < 3; k++) { /* the longest comes first or second */
-            ashlar_plan_record_next(allocator, 0);
-            run_as(0, lengths[(k + i % 2 * 2) % 3]);
-        }
-        ashlar_plan_get_stats(allocator, &stats);
-        for (size_t k = 0; k < 3; k++) {
-            run_as(0, lengths[k]);
-        }
-        planned += stats.plan_count;
-        apart += stats.steps_apart > 0;
-        CHECK((stats.plan_count > 0) == (stats.steps_apart == 0));
-        ashlar_plan_get_stats(allocator, &stats);
-        CHECK_ZU(stats.steps_recorded, 3);
-        CHECK_ZU(ashlar_plan_miss_total(&stats), 0);
-        ashlar_allocator_destroy(allocator);
-    }
-    printf("# %zu loops planned, %zu not\n", planned, apart);
-    CHECK(planned > LOOPS / 4 && apart > LOOPS / 40);
-    ashlar_device_close(device);
-}
-
 RUN_CASES()

@@ -200,42 +200,6 @@ CASE_WITH(a_step_leaves_its_plan_before_it_runs_out_of_memory, set_up_steps("16M
     CHECK_ZU(plans().hits, 1);
 }
 
-/* Freed, and read by another stream still: the request waits for that one. */
-CASE_WITH(a_block_that_is_away_keeps_it_until_it_is_past, set_up_steps("16MiB", NULL, 3)) {
-    step_of(0, 1, 10 * MIB);
-    begin(1);
-    shadow *shared = get(4 * MIB, WORK);
-    shadow_share(shared, 2);
-    put(shared);
-    end();
-    shadow *other = shadow_take(12 * MIB, WORK, 1);
-    REQUIRE(other != NULL);
-    CHECK_ZU(plans().memory_bytes, 0);
-    put(other);
-    step_of(0, 1, 10 * MIB);
-    CHECK_ZU(plans().hits, 1 + 2);
-}
-
-/* Before the program is asked to give anything up, and before the host waits. */
-static bool note_call(void *user, size_t bytes) {
-    (void)bytes;
-    ++*(int *)user;
-    return false;
-}
-
-CASE_WITH(it_lends_before_the_program_is_asked, set_up_steps("16MiB", NULL, 5)) {
-    int calls = 0;
-    ashlar_allocator_set_reclaim(allocator, note_call, &calls);
-    step_of(0, 1, 10 * MIB);
-    release(block_of(10 * MIB, 1)); /* behind the step's work, which has not run */
-    CHECK(calls == 0);
-    step_of(0, 1, 10 * MIB);
-    begin(1);
-    release(block_of(10 * MIB, 1)); /* then the step itself lends */
-    CHECK(calls > 0);
-    end();
-}
-
 /* The program gives up the one block that keeps it. */
 static bool give_up_kept(void *user, size_t bytes) {
     void **kept = user, *ptr = *kept;

@@ -43,22 +43,6 @@ CASE_WITH(a_step_like_the_recorded_one_is_served_from_the_plan, set_up_plans()) 
     CHECK_ZU(stats_now().served_planned, stats.hits);
 }
 
-CASE_WITH(what_outlives_its_step_is_not_planned, set_up_plans()) {
-    for (int i = 0; i < 3; i++) {
-        begin(1);
-        CHAIN(1000, 2000);
-        shadow *kept = get(3000, WORK);
-        CHAIN(4000);
-        end();
-        put(kept);
-    }
-    const ashlar_plan_stats stats = plans();
-    CHECK_ZU(stats.slot_count, 3);
-    CHECK_ZU(stats.hits, 2 * 3);
-    CHECK_ZU(stats.unplanned, 2);
-    CHECK_ZU(ashlar_plan_miss_total(&stats), 0);
-}
-
 CASE_WITH(a_step_within_another_is_part_of_it, set_up_plans()) {
     for (int i = 0; i < 2; i++) {
         begin(1);
@@ -135,31 +119,6 @@ CASE_WITH(the_reason_of_a_miss_is_told, set_up_plans()) {
     CHECK_ZU(plans().hits, 2);
 }
 
-CASE(each_reason_has_a_text) {
-    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
-        CHECK(strcmp(ashlar_plan_miss_text((ashlar_plan_miss)i), "unknown") != 0);
-    }
-    CHECK(strcmp(ashlar_plan_miss_text(ASHLAR_PLAN_MISS_COUNT), "unknown") == 0);
-    CHECK(strcmp(ashlar_plan_miss_text((ashlar_plan_miss)-1), "unknown") == 0);
-}
-
-CASE_WITH(two_in_another_order_are_both_served, set_up_plans()) {
-    shadow *s[3];
-    for (int i = 0; i < 2; i++) {
-        const int first = i == 0 ? 0 : 1;
-        begin(1);
-        s[first] = get(first == 0 ? 1000 : 5000, WORK);
-        s[!first] = get(first == 0 ? 5000 : 1000, WORK);
-        s[2] = get(500, WORK); /* not what the second one would fit */
-        put(s[0]);
-        put(s[1]);
-        put(s[2]);
-        end();
-    }
-    CHECK_ZU(plans().hits, 3);
-    CHECK_ZU(misses_now(), 0);
-}
-
 CASE_WITH(what_is_left_out_is_passed_over, set_up_plans()) {
     begin(1);
     for (int i = 0; i < 200; i++) {
@@ -185,28 +144,6 @@ CASE_WITH(what_is_left_out_is_passed_over, set_up_plans()) {
     end();
     CHECK_ZU(plans().hits, 1);
     check_misses(ASHLAR_PLAN_MISS_TAG, 1);
-}
-
-/* ---- late blocks ---- */
-
-CASE_WITH(a_block_carried_into_later_steps_is_not_overlapped, set_up_plans()) {
-    begin(1);
-    CHAIN(4000, 4000);
-    end();
-    begin(1);
-    shadow *carried = get(4000, WORK);
-    end();
-    for (int i = 0; i < 3; i++) {
-        begin(1);
-        CHAIN(4000, 4000);
-        end();
-    }
-    check_misses(ASHLAR_PLAN_MISS_LIVE, 3 * 2);
-    put(carried);
-    begin(1);
-    CHAIN(4000, 4000);
-    end();
-    check_misses(ASHLAR_PLAN_MISS_LIVE, 3 * 2);
 }
 
 /* ---- beginnings and ends ---- */
@@ -271,20 +208,6 @@ CASE_WITH(a_plan_is_built_after_so_many_steps_or_when_asked, set_up_plans()) {
     begin(3);
     end();
     CHECK_ZU(plans().plan_count, 3);
-}
-
-CASE_WITH(a_step_recorded_besides_is_merged, set_up_plans()) {
-    for (size_t i = 0; i < 2; i++) {
-        begin(1);
-        CHAIN(1000 + 4000 * i, 2000 - 1000 * i);
-        end();
-        ashlar_plan_record_next(allocator, i == 0 ? 1 : 77);
-    }
-    CHECK_ZU(plans().steps_recorded, 2);
-    begin(1);
-    CHAIN(5000, 2000);
-    end();
-    CHECK_ZU(plans().hits, 2);
 }
 
 CASE_WITH(a_key_that_diverges_is_recorded_anew_if_so_asked, set_up_plans()) {

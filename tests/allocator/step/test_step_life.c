@@ -42,43 +42,6 @@ CASE_WITH(a_step_needs_streams_whose_ends_are_told, set_up_plans()) {
     CHECK_ZU(plans().steps_declined, 3);
 }
 
-CASE(a_captured_stream_is_served_from_its_pool) {
-    for (int within = 0; within < 2; within++) {
-        ashlar_graph_pool *pool = NULL;
-        REQUIRE(set_up_plans());
-        for (int i = 0; i < 2; i++) {
-            begin(1);
-            put(shadow_take(1000, WORK, 0));
-            put(shadow_take(4000, WORK, 1));
-            end();
-        }
-        CHECK_ZU(plans().hits, 2);
-        if (within == 1) {
-            begin(1);
-        }
-        CHECK(ashlar_graph_pool_begin(allocator, streams[1], &pool) == ASHLAR_OK);
-        if (within == 0) {
-            begin(1);
-        }
-        put(shadow_take(1000, WORK, 0));
-        put(shadow_take(4000, WORK, 1));
-        end();
-        CHECK_ZU(plans().hits, 3);
-        CHECK_ZU(misses_now(), 1);
-        begin_on(1, 2); /* the main one is captured */
-        end();
-        CHECK_ZU(plans().steps_declined, 1);
-        ashlar_graph_pool_end(pool);
-        CHECK(ashlar_graph_pool_release(pool, streams[1]) == ASHLAR_OK);
-        begin(1);
-        put(shadow_take(1000, WORK, 0));
-        put(shadow_take(4000, WORK, 1));
-        end();
-        CHECK_ZU(plans().hits, 5);
-        tear_down_steps();
-    }
-}
-
 /* ---- threads ---- */
 
 static ashlar_stream per_thread(void) {
@@ -270,6 +233,22 @@ CASE(plan_memory_of_an_ended_stream_is_not_handed_out_under_anothers_work) {
     give_back(own);
     give_back(kept);
     ashlar_stream_destroy(device, next);
+}
+
+/* The plan's memory was used elsewhere, which the stream can no longer be made to wait for. */
+CASE_WITH(a_stream_that_ended_waits_for_nothing_when_its_plan_memory_is_left, set_up_plans()) {
+    for (int i = 0; i < 2; i++) {
+        begin_on(1, 2);
+        shadow *shared = shadow_take(65536, WORK, 1);
+        shadow_share(shared, 2);
+        put(shared);
+        end();
+    }
+    begin_on(0, 3);
+    shadow *kept = shadow_take(4096, WORK, 1);
+    renew_stream(1);
+    end();
+    put(kept);
 }
 
 /* ---- marked blocks ---- */

@@ -155,24 +155,6 @@ CASE_WITH(options_and_other_keys_stay_as_they_are, set_up_cached("memory=1GiB", 
     }
 }
 
-/* Its number is next to those of the warm-up, with which it has nothing to do. */
-CASE_WITH(a_key_directly_above_is_left_alone, set_up_cached("memory=1GiB", CACHE_BYTES)) {
-    program_init(1);
-    const ashlar_warmup_options o = made_options();
-    const uint64_t other = o.key + LENGTH_MAX - LENGTH_MIN + 1;
-    for (int i = 0; i < 2; i++) { /* recorded before the warm-up, and replayed after it */
-        CHECK(ashlar_step_begin(allocator, streams[0], other) == ASHLAR_OK);
-        give(take(3 * MIB, streams[0]));
-        CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
-        CHECK(i > 0 || ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
-    }
-    const ashlar_plan_stats before = plans();
-    run_later(&o, LENGTH_MAX);
-    const ashlar_plan_stats after = plans();
-    CHECK_ZU(ashlar_plan_miss_total(&after), 0);
-    CHECK_ZU(after.steps_replayed, before.steps_replayed + 1);
-}
-
 /* ---- without a plan ---- */
 
 CASE(without_plans_the_ordinary_path_is_warmed_up) {

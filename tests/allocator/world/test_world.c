@@ -1,6 +1,6 @@
 /*
  * test_world.c - random programs of everything that the allocator's interface has, beside a model
- * that knows the answer: streams that end, plans, guard modes, limits, forks, several allocators,
+ * that knows the answer: streams that end, plans, guard modes, limits, several allocators,
  * devices and threads, in one program. What fails is shrunk to a few lines of C.
  *
  *     test_world --seconds 3600 --seed 1 --mode adversarial      a long run
@@ -33,6 +33,8 @@ static void check_ladder(bool is_adversarial) {
     CHECK(s->served_idle > 0 && s->served_mapped > 0 && s->served_completed > 0);
     CHECK(s->served_gathered > 0 && s->served_drained > 0 && s->served_reclaimed > 0);
     CHECK(!is_adversarial || (s->served_waited > 0 && s->served_after_sync > 0));
+    printf("# %zu warm-ups, %zu of them called steady\n", world.warm_count, world.steady_count);
+    CHECK(world.steady_count > 10 && 3 * world.steady_count > 2 * world.warm_count);
 }
 
 CASE(no_program_goes_wrong_when_work_runs_late) {

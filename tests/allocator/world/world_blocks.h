@@ -16,18 +16,6 @@ static inline uint32_t live_value(const world_block *b) {
     return (uint32_t)slot_of(b) + 1;
 }
 
-/* The block was handed out for its home: all earlier uses come before. */
-static inline void prove_owned(store *s, const world_block *b) {
-    bool is_ordered = true;
-    if (world.set->has_clocks) {
-        EXPECT_OK(ashlar__device_enter(s->at->device));
-        EXPECT_OK(ashlar__soft_clock_own(ashlar__ptr_in(b->ptr), b->bytes,
-                                         handle_of(s->at, b->home), &is_ordered));
-        ashlar__device_leave(s->at->device);
-    }
-    EXPECT(is_ordered);
-}
-
 static inline void block_taken(store *s, const act *a, world_block *b, void *ptr) {
     size_t usable = 0;
     *b = (world_block){.ptr = ptr,
@@ -51,7 +39,6 @@ static inline void block_taken(store *s, const act *a, world_block *b, void *ptr
         EXPECT(b->is_of_step || b->is_of_pool ||
                usable == (world.set->guard != 0 ? b->bytes : b->block_bytes));
     }
-    prove_owned(s, b);
     queue_first(s, b);
 }
 
@@ -142,14 +129,16 @@ static inline bool free_block(world_block *b, int thread, bool wants_plain) {
     return true;
 }
 
-static inline void act_free(const act *a) {
+static inline void act_free(store *unused, const act *a) {
+    (void)unused;
     world_block *b = &world.blocks[a->slot];
     if (is_live(b)) {
         (void)free_block(b, a->thread, a->choice % 2 == 0);
     }
 }
 
-static inline void act_free_many(const act *a) {
+static inline void act_free_many(store *unused, const act *a) {
+    (void)unused;
     for (size_t i = a->slot; i < SLOTS; i++) {
         if (is_live(&world.blocks[i]) && (a->choice >> i % 8 & 1) != 0) {
             (void)free_block(&world.blocks[i], a->thread, (a->choice >> i % 16 & 1) == 0);
@@ -198,7 +187,8 @@ static inline bool hand_on(store *s, world_block *b, int lane, int thread) {
     return true;
 }
 
-static inline void act_use(const act *a) {
+static inline void act_use(store *unused, const act *a) {
+    (void)unused;
     world_block *b = &world.blocks[a->slot];
     store *s = &world.stores[b->store];
     if (is_live(b) && !b->is_frozen && b->last != NO_LANE && can_name(s->at, b->last, a->thread) &&
@@ -208,7 +198,8 @@ static inline void act_use(const act *a) {
 }
 
 /* Used on another lane; the allocator is told before, after, or not at all. */
-static inline void act_move(const act *a) {
+static inline void act_move(store *unused, const act *a) {
+    (void)unused;
     world_block *b = &world.blocks[a->slot];
     store *s = &world.stores[b->store];
     if (!is_live(b) || b->is_frozen || b->last == NO_LANE || !can_name(s->at, a->lane, a->thread) ||
@@ -226,7 +217,8 @@ static inline void act_move(const act *a) {
 }
 
 /* Read on another lane, beside whoever else does, which the allocator is told of. */
-static inline void act_read(const act *a) {
+static inline void act_read(store *unused, const act *a) {
+    (void)unused;
     world_block *b = &world.blocks[a->slot];
     store *s = &world.stores[b->store];
     if (is_live(b) && !b->is_frozen && b->last != NO_LANE && can_name(s->at, a->lane, a->thread) &&
@@ -237,7 +229,8 @@ static inline void act_read(const act *a) {
     }
 }
 
-static inline void act_mark(const act *a) {
+static inline void act_mark(store *unused, const act *a) {
+    (void)unused;
     world_block *b = &world.blocks[a->slot];
     store *s = &world.stores[b->store];
     if (is_live(b) && can_name(s->at, a->lane, a->thread)) {

@@ -58,19 +58,18 @@ static inline bool leave_out(shrinking *s, size_t part) {
 
 /* The plainest setting in which it still fails. */
 static inline void make_plain(shrinking *s) {
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 9; i++) {
         s->trial = s->best;
         setting *set = &s->trial.set;
         set->thread_count = i == 0 ? 1 : set->thread_count;
         set->store_count = i == 1 ? 1 : set->store_count;
         set->guard = i == 2 ? 0 : set->guard;
         set->zeroes = i != 3 && set->zeroes;
-        set->has_clocks = i != 4 && set->has_clocks;
-        set->reclaims = i != 5 && set->reclaims;
-        set->has_vmm = i == 6 || set->has_vmm;
-        set->is_adversarial = (i != 7 || set->overlaps) && set->is_adversarial;
-        set->waits = i != 8 && set->waits;
-        set->shares = i != 9 && set->shares;
+        set->reclaims = i != 4 && set->reclaims;
+        set->has_vmm = i == 5 || set->has_vmm;
+        set->is_adversarial = (i != 6 || set->overlaps) && set->is_adversarial;
+        set->waits = i != 7 && set->waits;
+        set->shares = i != 8 && set->shares;
         if (memcmp(set, &s->best.set, sizeof *set) != 0) {
             (void)trial_fails(s);
         }
@@ -141,6 +140,7 @@ typedef struct campaign_state {
     _Atomic uint64_t seed; /* of the program that runs */
     _Atomic uint64_t operations, programs;
     ashlar_stats served;
+    size_t warm_count, steady_count;
     char failure[sizeof failure];
 } campaign_state;
 
@@ -164,6 +164,8 @@ static inline void run_campaign_here(const campaign *c, campaign_state *state) {
         atomic_fetch_add(&state->operations, v.at);
         atomic_fetch_add(&state->programs, 1);
         state->served = world_served;
+        state->warm_count = world.warm_count;
+        state->steady_count = world.steady_count;
         if (v.failure[0] != '\0') {
             memcpy(state->failure, v.failure, sizeof v.failure);
             _exit(2);
@@ -202,6 +204,8 @@ static inline bool run_campaign(const campaign *c) {
            operations, (unsigned long long)atomic_load(&state->programs),
            (unsigned long long)c->first_seed, operations / (seconds > 0 ? seconds : 1));
     world_served = state->served;
+    world.warm_count = state->warm_count;
+    world.steady_count = state->steady_count;
     (void)munmap(state, sizeof *state);
     return is_right;
 }

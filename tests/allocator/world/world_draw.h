@@ -56,7 +56,6 @@ static inline setting draw_setting(drawing *d, const world_wish *wish) {
                  .overlaps = wish->mode == 2};
     s.has_vmm = drawn(d, 4) > 0;
     s.recycles = drawn(d, 2) == 0;
-    s.has_clocks = drawn(d, 32) == 0;
     s.zeroes = drawn(d, 32) == 0;
     s.reclaims = drawn(d, 4) == 0;
     s.goes_abroad = drawn(d, 8) == 0;
@@ -140,9 +139,6 @@ static inline void draw_act(drawing *d) {
     a.tag = (uint8_t)drawn(d, 8);
     a.bytes = draw_bytes(d);
     a.choice = (uint16_t)drawn(d, 1 << 16);
-    if (a.kind == ACT_FORK && drawn(d, 8) > 0) {
-        return; /* it takes as long as a thousand others */
-    }
     put_act(d, a);
     if (a.kind == ACT_WARMUP) {
         draw_warm_steps(d, a);
@@ -251,7 +247,7 @@ static inline void draw_program(world_program *p, uint64_t seed, const world_wis
     d.small_part = drawn(&d, 17);
     draw_shares(&d);
     draw_shapes(&d);
-    const size_t is_slow = p->set.guard != 0 || p->set.zeroes || p->set.has_clocks;
+    const size_t is_slow = p->set.guard != 0 || p->set.zeroes;
     const size_t wanted = 64 + drawn(&d, is_slow ? 200 : ACTS_MAX - 64);
     while (p->count < wanted) {
         d.thread = (int)drawn(&d, (uint64_t)p->set.thread_count);

@@ -43,10 +43,10 @@ static inline void begin_pool(store *s, int lane) {
     EXPECT_OK(ashlar_graph_pool_continue(s->pool, stream));
 }
 
-/* Clocks know no captured work; on a watched stream an event is recorded at each call. */
+/* On a watched stream an event is recorded at each call. */
 static inline bool may_capture(const store *s, int lane, int thread) {
     return !s->capture.is_on && lane >= LANE_MADE && can_name(s->at, lane, thread) &&
-           !s->is_watched && !world.set->has_clocks;
+           !s->is_watched;
 }
 
 /* For all streams, or at least for those that cannot be asked until the capture ends. */
@@ -245,7 +245,8 @@ static inline void act_launch(store *s, const act *a) {
 }
 
 /* Behind the last launch. What is live counts as taken for that stream. */
-static inline void act_release(store *s) {
+static inline void act_release(store *s, const act *unused) {
+    (void)unused;
     if (!has_graph(s) || s->capture.is_on || (s->at->captured & bit_of(s->graph_lane)) != 0) {
         return;
     }

@@ -29,53 +29,50 @@ enum {
     ACTS_MAX = 4096,
 };
 
-/* name, share of what is drawn outside of steps that repeat */
-#define WORLD_ACT_MAP(X) \
-    X(ALLOC, 340)        \
-    X(FREE, 230)         \
-    X(FREE_MANY, 10)     \
-    X(USE, 40)           \
-    X(MOVE, 60)          \
-    X(READ, 60)          \
-    X(MARK, 20)          \
-    X(WAIT, 30)          \
-    X(WAIT_ALL, 6)       \
-    X(QUERY, 12)         \
-    X(ORDER, 10)         \
-    X(END_STREAM, 20)    \
-    X(STEP_BEGIN, 10)    \
-    X(STEP_END, 14)      \
-    X(PLAN_BUILD, 3)     \
-    X(PLAN_DROP, 3)      \
-    X(RECORD_NEXT, 5)    \
-    X(PLAN_OPTIONS, 3)   \
-    X(TRIM, 12)          \
-    X(LIMIT, 10)         \
-    X(RESERVE, 5)        \
-    X(SEAL, 6)           \
-    X(WATCH, 2)          \
-    X(GRAPH, 8)          \
-    X(GRAPH_LAUNCH, 10)  \
-    X(GRAPH_RELEASE, 5)  \
-    X(CAPTURE, 6)        \
-    X(CAPTURE_FORK, 8)   \
-    X(CAPTURE_END, 20)   \
-    X(TINY_POOLS, 1)     \
-    X(SHORT_STREAMS, 2)  \
-    X(STUCK, 8)          \
-    X(WARMUP, 2)         \
-    X(WARM_STEP, 4)      \
-    X(ILLEGAL, 20)       \
-    X(CHECK, 10)         \
-    X(END_THREAD, 6)     \
-    X(FORK, 1)           \
-    X(CLOSE, 0)
+/* name, share of what is drawn outside of steps that repeat, what performs it */
+#define WORLD_ACT_MAP(X)                 \
+    X(ALLOC, 340, act_alloc)             \
+    X(FREE, 230, act_free)               \
+    X(FREE_MANY, 10, act_free_many)      \
+    X(USE, 40, act_use)                  \
+    X(MOVE, 60, act_move)                \
+    X(READ, 60, act_read)                \
+    X(MARK, 20, act_mark)                \
+    X(WAIT, 30, act_wait)                \
+    X(WAIT_ALL, 6, act_wait_all)         \
+    X(QUERY, 12, act_query)              \
+    X(ORDER, 10, act_order)              \
+    X(END_STREAM, 20, act_end_stream)    \
+    X(STEP_BEGIN, 10, act_step_begin)    \
+    X(STEP_END, 14, act_step_end)        \
+    X(PLAN_BUILD, 3, act_plan_build)     \
+    X(PLAN_DROP, 3, act_plan_drop)       \
+    X(RECORD_NEXT, 5, act_record_next)   \
+    X(PLAN_OPTIONS, 3, act_plan_options) \
+    X(TRIM, 12, act_trim)                \
+    X(LIMIT, 10, act_limit)              \
+    X(RESERVE, 5, act_reserve)           \
+    X(SEAL, 6, act_seal)                 \
+    X(WATCH, 2, act_watch)               \
+    X(GRAPH, 8, act_graph)               \
+    X(GRAPH_LAUNCH, 10, act_launch)      \
+    X(GRAPH_RELEASE, 5, act_release)     \
+    X(CAPTURE, 6, act_capture)           \
+    X(CAPTURE_FORK, 8, act_capture_fork) \
+    X(CAPTURE_END, 20, act_capture_end)  \
+    X(STUCK, 8, act_stuck)               \
+    X(WARMUP, 4, act_warmup)             \
+    X(WARM_STEP, 4, act_warm_step)       \
+    X(ILLEGAL, 20, act_illegal)          \
+    X(CHECK, 10, act_check)              \
+    X(END_THREAD, 6, act_nothing)        \
+    X(CLOSE, 0, act_close)
 
-#define WORLD_ACT_ENUM(name, share) ACT_##name,
+#define WORLD_ACT_ENUM(name, share, perform) ACT_##name,
 typedef enum act_kind { WORLD_ACT_MAP(WORLD_ACT_ENUM) ACT_COUNT } act_kind;
 
 static const unsigned act_shares[ACT_COUNT] = {
-#define X(name, share) share,
+#define X(name, share, perform) share,
     WORLD_ACT_MAP(X)
 #undef X
 };
@@ -94,7 +91,7 @@ typedef struct setting {
     bool is_adversarial; /* work may be late; else it runs at once */
     bool overlaps;       /* and it runs on other threads, not when the host waits */
     bool waits;          /* the device waits wherever it may */
-    bool has_vmm, recycles, has_clocks, zeroes, reclaims;
+    bool has_vmm, recycles, zeroes, reclaims;
     bool goes_abroad;     /* some calls are made in the other device's context */
     bool shares;          /* store 1 has memory that other processes can use */
     bool has_law;         /* of availability: memory that is free is served (world_available.h) */

@@ -79,7 +79,7 @@ static inline bool open_world(const world_program *p) {
     memset(&world.blocks, 0, sizeof world.blocks);
     memset(&world.gone, 0, sizeof world.gone);
     atomic_store(&world.work_count, 0);
-    world.gone_count = world.stream_count = calls_until_fork = 0;
+    world.gone_count = world.stream_count = 0;
     world.set = set;
     (void)snprintf(spec, sizeof spec, "devices=2,memory=%uMiB,seed=%llu,recycle=%s%s%s%s",
                    set->memory_mib, (unsigned long long)p->seed, set->recycles ? "on" : "off",

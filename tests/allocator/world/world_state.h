@@ -20,7 +20,6 @@
 #include "allocator/base/random.h"
 #include "allocator/core/core.h"
 #include "allocator/heap/block.h"
-#include "tests/allocator/soft/soft_probe.h"
 #include "tests/allocator/world/world_program.h"
 #include "tests/snapshot_sums.h"
 
@@ -287,9 +286,6 @@ static inline void queue_work(place *at, const world_work *w, int lane) {
     EXPECT_OK(ashlar__device_enter(at->device));
     EXPECT(ASHLAR_DRIVER_CALL(at->device->driver, launch_host_func,
                               (stream, world_work_run, &works[i])) == CU_SUCCESS);
-    if (world.set->has_clocks) {
-        EXPECT_OK(ashlar__soft_clock_use(ashlar__ptr_in(w->ptr), w->bytes, stream));
-    }
     ashlar__device_leave(at->device);
 }
 

@@ -4,9 +4,8 @@
 #ifndef ASHLAR_WORLD_STEPS_H
 #define ASHLAR_WORLD_STEPS_H
 
-#include "tests/allocator/world/world_forks.h"
-#include "tests/allocator/world/world_rounds.h"
 #include "tests/allocator/world/world_stuck.h"
+#include "tests/allocator/world/world_warmup.h"
 
 static inline void act_step_begin(store *s, const act *a) {
     if (!can_name(s->at, a->lane, a->thread)) {
@@ -125,7 +124,8 @@ static inline void act_illegal(store *s, const act *a) {
 /* ---- one act ---- */
 
 /* At the program's end: the thread's steps end, and it frees what it can. */
-static inline void act_close(const act *a) {
+static inline void act_close(store *unused, const act *a) {
+    (void)unused;
     for (int i = 0; i < world.set->store_count; i++) {
         store *s = &world.stores[i];
         act end = *a;
@@ -134,7 +134,7 @@ static inline void act_close(const act *a) {
         while (s->step_depth[a->thread] > 0 && !is_beside_capture(s)) {
             act_step_end(s, &end);
         }
-        act_release(s);
+        act_release(s, &end);
     }
     for (size_t i = 0; i < SLOTS; i++) {
         if (is_live(&world.blocks[i])) {
@@ -153,133 +153,35 @@ static inline bool may_be_refused(const act *a) {
     return a->kind == ACT_TRIM || a->kind == ACT_LIMIT || a->kind == ACT_RESERVE || moves_plans(a);
 }
 
+static inline void act_wait_all(store *s, const act *unused) {
+    (void)unused;
+    if (may_wait_all(s->at)) {
+        wait_all(s->at);
+    }
+}
+
+static inline void act_check(store *s, const act *unused) {
+    (void)unused;
+    compare_store(s);
+}
+
+/* The end of a thread: world_run.h. */
+static inline void act_nothing(store *unused, const act *a) {
+    (void)unused, (void)a;
+}
+
 static inline void perform(const act *a) {
+    static void (*const performers[ACT_COUNT])(store *, const act *) = {
+#define X(name, share, perform) perform,
+        WORLD_ACT_MAP(X)
+#undef X
+    };
     store *s = &world.stores[a->store];
     if (may_be_refused(a) && is_beside_capture(s)) {
         return;
     }
     s->capture.has_moved_plans = s->capture.has_moved_plans || moves_plans(a);
-    switch ((act_kind)a->kind) {
-    case ACT_ALLOC:
-        act_alloc(s, a);
-        break;
-    case ACT_FREE:
-        act_free(a);
-        break;
-    case ACT_FREE_MANY:
-        act_free_many(a);
-        break;
-    case ACT_USE:
-        act_use(a);
-        break;
-    case ACT_MOVE:
-        act_move(a);
-        break;
-    case ACT_READ:
-        act_read(a);
-        break;
-    case ACT_MARK:
-        act_mark(a);
-        break;
-    case ACT_WAIT:
-        act_wait(s, a);
-        break;
-    case ACT_WAIT_ALL:
-        if (may_wait_all(s->at)) {
-            wait_all(s->at);
-        }
-        break;
-    case ACT_QUERY:
-        act_query(s, a);
-        break;
-    case ACT_ORDER:
-        act_order(s, a);
-        break;
-    case ACT_END_STREAM:
-        act_end_stream(s, a);
-        break;
-    case ACT_STEP_BEGIN:
-        act_step_begin(s, a);
-        break;
-    case ACT_STEP_END:
-        act_step_end(s, a);
-        break;
-    case ACT_PLAN_BUILD:
-        act_plan_build(s, a);
-        break;
-    case ACT_PLAN_DROP:
-        act_plan_drop(s, a);
-        break;
-    case ACT_RECORD_NEXT:
-        act_record_next(s, a);
-        break;
-    case ACT_PLAN_OPTIONS:
-        act_plan_options(s, a);
-        break;
-    case ACT_TRIM:
-        act_trim(s, a);
-        break;
-    case ACT_LIMIT:
-        act_limit(s, a);
-        break;
-    case ACT_RESERVE:
-        act_reserve(s, a);
-        break;
-    case ACT_SEAL:
-        act_seal(s, a);
-        break;
-    case ACT_WATCH:
-        act_watch(s, a);
-        break;
-    case ACT_GRAPH:
-        act_graph(s, a);
-        break;
-    case ACT_GRAPH_LAUNCH:
-        act_launch(s, a);
-        break;
-    case ACT_GRAPH_RELEASE:
-        act_release(s);
-        break;
-    case ACT_CAPTURE:
-        act_capture(s, a);
-        break;
-    case ACT_CAPTURE_FORK:
-        act_capture_fork(s, a);
-        break;
-    case ACT_CAPTURE_END:
-        act_capture_end(s, a);
-        break;
-    case ACT_TINY_POOLS:
-        act_tiny_pools(s, a);
-        break;
-    case ACT_SHORT_STREAMS:
-        act_short_streams(s, a);
-        break;
-    case ACT_STUCK:
-        act_stuck(s, a);
-        break;
-    case ACT_WARMUP:
-        act_warmup(s, a);
-        break;
-    case ACT_WARM_STEP:
-        act_warm_step(s, a);
-        break;
-    case ACT_ILLEGAL:
-        act_illegal(s, a);
-        break;
-    case ACT_CHECK:
-        compare_store(s);
-        break;
-    case ACT_CLOSE:
-        act_close(a);
-        break;
-    case ACT_FORK:
-        act_fork(s, a);
-        break;
-    case ACT_END_THREAD: /* world_run.h */
-    case ACT_COUNT:
-        break;
-    }
+    performers[a->kind](s, a);
 }
 
 static inline void perform_and_compare(const act *a, size_t number) {

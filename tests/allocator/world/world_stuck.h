@@ -122,8 +122,8 @@ static inline bool may_be_stuck(const store *s) {
         is_watched = is_watched || world.stores[i].is_watched;
     }
     return set->has_law && set->is_adversarial && !set->overlaps && !set->waits && set->has_vmm &&
-           set->guard == 0 && !set->has_clocks && !set->reclaims && !is_watched &&
-           !is_any_captured() && !is_in_any_step(s);
+           set->guard == 0 && !set->reclaims && !is_watched && !is_any_captured() &&
+           !is_in_any_step(s);
 }
 
 static inline void act_stuck(store *s, const act *a) {

@@ -222,7 +222,7 @@ static inline void act_warm_step(store *s, const act *a) {
 static inline void end_promises(const act *a) {
     const bool is_quiet = a->kind == ACT_WARM_STEP || a->kind == ACT_WAIT ||
                           a->kind == ACT_WAIT_ALL || a->kind == ACT_ORDER || a->kind == ACT_QUERY ||
-                          a->kind == ACT_USE || a->kind == ACT_FORK;
+                          a->kind == ACT_USE;
     for (int i = 0; i < STORES && !is_quiet; i++) {
         world.stores[i].is_steady = false;
     }

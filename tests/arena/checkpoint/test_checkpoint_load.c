@@ -252,19 +252,6 @@ CASE(a_file_that_is_cut_while_it_is_open_is_reported) {
     ashlar_checkpoint_close(file);
 }
 
-/* A file that is replaced is another one: the one that is open stays. */
-CASE(a_file_that_is_replaced_while_it_is_open_is_loaded_as_it_was) {
-    static image saved, before;
-    REQUIRE(save_and_draw_anew(&saved, &before));
-    ashlar_checkpoint *file = NULL;
-    REQUIRE(ashlar_checkpoint_open(path, &file) == ASHLAR_OK);
-    CHECK(save(STATE) == ASHLAR_OK);
-    CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_OK);
-    memcpy(saved.bytes[ASHLAR_REGION_GRADIENTS], before.bytes[ASHLAR_REGION_GRADIENTS], REGION_MAX);
-    CHECK(is_same(arena, &saved));
-    ashlar_checkpoint_close(file);
-}
-
 CASE(failing_host_memory_changes_nothing) {
     static image saved, before;
     REQUIRE(save_and_draw_anew(&saved, &before));

@@ -90,68 +90,10 @@ CASE(items_are_shared_in_runs_that_are_worth_a_thread) {
     }
 }
 
-/* Called for each run of columns: these begin at lines, and end there or at the last column. */
-typedef struct column_check {
-    size_t columns, line;
-    _Atomic size_t wrong;
-} column_check;
-
-static void take_columns(void *context, size_t first, size_t end) {
-    column_check *const c = context;
-    if (first % c->line != 0 || (end % c->line != 0 && end != c->columns) || end > c->columns) {
-        atomic_fetch_add(&c->wrong, 1);
-    }
-    for (size_t i = first; i < end; i++) {
-        calls[i]++;
-    }
-}
-
-CASE(columns_are_shared_in_whole_cache_lines) {
-    for (size_t threads = 1; threads <= THREADS; threads++) {
-        ashlar__workers_set_count(threads);
-        for (size_t columns = 0; columns < 100; columns++) {
-            column_check c = {.columns = columns, .line = columns % 2 == 0 ? 16 : 8};
-            memset(calls, 0, sizeof calls);
-            ashlar__workers_share_columns(columns % 5, columns, 64 / c.line, 1 + columns % 40,
-                                          take_columns, &c);
-            for (size_t i = 0; i < PIECES; i++) {
-                c.wrong += calls[i] != (i < columns);
-            }
-            CHECK_ZU(c.wrong, 0);
-        }
-    }
-}
-
 /* ---- who does it ---- */
 
-static atomic_int processors_of_helper; /* that it may run on */
-
-static void look_where(void *context, size_t i) {
-    const pthread_t *const caller = context;
-    cpu_set_t set;
-    (void)i;
-    if (!pthread_equal(pthread_self(), *caller) && sched_getaffinity(0, sizeof set, &set) == 0) {
-        atomic_store(&processors_of_helper, CPU_COUNT(&set));
-    }
-    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* the other piece is for the other */
-}
-
-/* Else the two would take turns on one processor, and others would idle. */
-CASE(a_thread_that_has_slept_leaves_its_callers_processor_to_the_caller) {
-    pthread_t self = pthread_self();
-    cpu_set_t set;
-    CHECK(sched_getaffinity(0, sizeof set, &set) == 0);
-    SKIP_IF(CPU_COUNT(&set) < 2, "one processor");
-    ashlar__workers_set_count(2);
-    for (int turn = 0; turn < 100 && processors_of_helper != CPU_COUNT(&set) - 1; turn++) {
-        ashlar__workers_run(2, look_where, &self);
-        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
-    }
-    CHECK(processors_of_helper == CPU_COUNT(&set) - 1);
-}
-
-static pthread_t doers[PIECES];
 static atomic_size_t doer_count;
+static pthread_t doers[PIECES];
 static pthread_barrier_t all_here;
 
 static void meet(void *context, size_t i) {
@@ -175,14 +117,6 @@ static void check_meeting(size_t threads) {
     CHECK_ZU(pairs, 0);
     CHECK_ZU(mine, 1);
     pthread_barrier_destroy(&all_here);
-}
-
-CASE(as_many_threads_work_at_once_as_were_asked_for) {
-    for (int turn = 0; turn < 20; turn++) {
-        check_meeting(2);
-        check_meeting(THREADS);
-        check_meeting(3);
-    }
 }
 
 static void note_doer(void *context, size_t i) {

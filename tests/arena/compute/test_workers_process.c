@@ -100,18 +100,6 @@ static int work_there(const void *unused) {
     return work_in_two();
 }
 
-static int fork_with_threads(const void *unused) {
-    if (work_in_two() != 1) {
-        return 10;
-    }
-    const int child = child_returns(work_there, unused);
-    return child == 1 ? work_in_two() : 20; /* the parent's go on */
-}
-
-CASE(a_child_starts_threads_of_its_own) {
-    CHECK(child_returns(fork_with_threads, NULL) == 1);
-}
-
 /*
  * There where AddressSanitizer is. Its own locks stay taken in a child of a process that was just
  * starting a thread, so there the forks wait until all threads run.

@@ -1,4 +1,5 @@
-/* test_arena_check.c - each way of losing contiguity that arena.h promises to find. */
+/* test_arena_check.c - each way of losing contiguity that arena.h promises to find, padding that
+ * was written, and which pointers and views are watched. */
 #include "tests/arena/layout/arena_fixture.h"
 
 static void check_finds(const char *message) {
@@ -97,18 +98,6 @@ CASE_WITH(a_view_of_another_shape_is_found_in_each_dimension, set_up_arena("memo
                        old.shape[d], d, view.shape[d]);
         check_finds(message);
     }
-}
-
-CASE_WITH(the_address_of_a_view_is_watched_too, set_up_arena("memory=64MiB", 1)) {
-    ashlar_tensor_view view;
-    CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, FOUR, &view) == ASHLAR_OK);
-    view.data = view_of(ASHLAR_REGION_PARAMETERS, FIVE);
-    check_finds("tensor four (parameters) was placed at");
-    CHECK_HAS(ashlar_error_detail(), "0 bytes into tensor five (parameters)");
-    /* Bound as a pointer alone, nothing else of it is looked at. */
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, FOUR, &view.data) == ASHLAR_OK);
-    view.rank = 3;
-    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
 }
 
 /* ---- the arena's own account, as a stray write would leave it ---- */
@@ -235,6 +224,177 @@ CASE_WITH(a_region_in_a_block_too_small_is_found, set_up_arena("memory=64MiB", 3
     give(arena->regions[1]);
     arena->regions[1] = right;
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+}
+
+/* ---- padding ---- */
+
+/* Whether a tensor has this byte of a region; *before: the one in front of it, or NULL. */
+static bool is_of_a_tensor(ashlar_region region, const unsigned char *byte, const char **before) {
+    const unsigned char *nearest = NULL;
+    *before = NULL;
+    for (size_t i = 0; i < TENSORS; i++) {
+        const unsigned char *begin = view_of(region, i);
+        if (begin == NULL || begin > byte) {
+            continue;
+        }
+        if (byte < begin + bytes_in(region, i)) {
+            return true;
+        }
+        if (begin > nearest) {
+            nearest = begin;
+            *before = arena->tensors[i].name;
+        }
+    }
+    return false;
+}
+
+static void check_message(ashlar_region region, size_t i, const char *before) {
+    char message[160];
+    const unsigned char *base = ashlar_arena_region(arena, region);
+    (void)snprintf(message, sizeof message, "byte %zu of the %s (%p) is 0x80, in the padding %s%s;",
+                   i, ashlar_region_text(region), (const void *)(base + i),
+                   before != NULL ? "behind tensor " : "before the first tensor",
+                   before != NULL ? before : "");
+    CHECK_HAS(ashlar_error_detail(), message);
+}
+
+/* Of every region, one at a time. */
+CASE_WITH(every_byte_of_padding_is_watched_and_no_other, set_up_all()) {
+    wait_for(streams[0]);
+    size_t padding = 0;
+    for (int r = 0; r < ASHLAR_REGION_COUNT; r++) {
+        const ashlar_region region = (ashlar_region)r;
+        unsigned char *base = ashlar_arena_region(arena, region);
+        for (size_t i = 0; i < ashlar_arena_region_bytes(arena, region); i++) {
+            const char *before = NULL;
+            const bool is_padding = !is_of_a_tensor(region, base + i, &before);
+            base[i] = 0x80;
+            const ashlar_status status = ashlar_arena_check_padding(arena, streams[1]);
+            CHECK(status == (is_padding ? ASHLAR_EDAMAGE : ASHLAR_OK));
+            if (is_padding) {
+                check_message(region, i, before);
+                padding++;
+            }
+            base[i] = 0;
+        }
+    }
+    /* Tensors have 482 bytes and half has 70 in storage, and twice that elsewhere. */
+    CHECK_ZU(padding, 2 * (1536 - 482) + 2 * (1792 - 552) + (512 - 140));
+}
+
+CASE(the_look_comes_behind_what_is_queued_on_its_stream) {
+    REQUIRE(set_up_arena("memory=64MiB,mode=adversarial,seed=4", 3));
+    unsigned char *const stray = view_of(ASHLAR_REGION_GRADIENTS, FOUR) + 280;
+    CHECK(ashlar_arena_check_padding(arena, streams[0]) == ASHLAR_OK); /* zeros are queued there */
+    queue_write(streams[2], stray, 1, 7);
+    CHECK(ashlar_arena_check_padding(arena, streams[0]) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_arena_check_padding(arena, streams[2]), ASHLAR_EDAMAGE,
+                "is 0x07, in the padding behind tensor four");
+}
+
+CASE_WITH(an_arena_without_padding_has_nothing_to_look_at, set_up_empty()) {
+    CHECK_FAILS(ashlar_arena_check_padding(arena, streams[0]), ASHLAR_EINVAL, "not committed");
+    CHECK(ashlar_arena_add(arena, "a", ASHLAR_F32, 1, &(size_t){64}, NULL) == ASHLAR_OK);
+    CHECK(ashlar_arena_add(arena, "b", ASHLAR_F16, 1, &(size_t){128}, NULL) == ASHLAR_OK);
+    REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
+    const size_t allocs = stats_now().alloc_count;
+    CHECK(ashlar_arena_check_padding(arena, streams[0]) == ASHLAR_OK);
+    CHECK_ZU(stats_now().alloc_count, allocs);
+    tear_down_arena();
+}
+
+/* ---- failures ---- */
+
+static bool prepare(void) {
+    return set_up_arena("memory=64MiB", 3);
+}
+
+static ashlar_status look(void) {
+    return ashlar_arena_check_padding(arena, streams[1]);
+}
+
+static void check_nothing_is_left(ashlar_status status) {
+    (void)status;
+    CHECK_ZU(stats_now().live_blocks, 2);
+    CHECK(ashlar_arena_check_padding(arena, streams[1]) == ASHLAR_OK);
+    tear_down_arena();
+}
+
+CASE(whatever_fails_nothing_is_left_behind) {
+    const fault_case all = {prepare, look, check_nothing_is_left};
+    CHECK(run_with_all_faults(&all) > 10);
+}
+
+/* ---- which pointers and views are watched ---- */
+
+/* Type by region: bf16 parameters and gradients, F32 moments and masters. */
+CASE_WITH(a_bound_view_is_filled_in, set_up_all()) {
+    static const ashlar_dtype types[ASHLAR_REGION_COUNT] = {ASHLAR_BF16, ASHLAR_BF16, ASHLAR_F32,
+                                                            ASHLAR_F32, ASHLAR_F32};
+    for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
+        ashlar_tensor_view half, five;
+        memset(&half, 0xff, sizeof half);
+        memset(&five, 0xff, sizeof five);
+        CHECK(ashlar_arena_bind_view(arena, (ashlar_region)region, HALF, &half) == ASHLAR_OK);
+        CHECK(half.data == view_of((ashlar_region)region, HALF) && half.data != NULL);
+        CHECK(half.dtype == types[region]);
+        CHECK(half.rank == 2 && half.shape[0] == 5 && half.shape[1] == 7);
+        CHECK(half.shape[2] == 0 && half.shape[3] == 0);
+        if (region != ASHLAR_REGION_MASTER) {
+            CHECK(ashlar_arena_bind_view(arena, (ashlar_region)region, FIVE, &five) == ASHLAR_OK);
+            CHECK(five.dtype == ASHLAR_F64 && five.rank == 1 && five.shape[0] == 2);
+            CHECK(ashlar_arena_unbind(arena, &five.data) == ASHLAR_OK);
+        }
+        CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+        CHECK(ashlar_arena_unbind(arena, &half.data) == ASHLAR_OK);
+    }
+}
+
+CASE_WITH(a_view_that_is_not_there_cannot_be_bound, set_up_empty()) {
+    void *pointer = &arena;
+    ashlar_tensor_view view = {.data = &arena, .rank = 77};
+    REQUIRE(declare_all(arena));
+    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, 0, &pointer) == ASHLAR_EINVAL);
+    REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], 1 + 16) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_arena_bind(arena, ASHLAR_REGION_GRADIENTS, 0, &pointer), ASHLAR_EINVAL,
+                "no region 1 or no tensor 0");
+    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_MASTER, FOUR, &pointer) == ASHLAR_EINVAL);
+    CHECK_FAILS(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, TENSORS, &view),
+                ASHLAR_EINVAL, "no tensor 6");
+    CHECK(pointer == &arena && view.data == &arena && view.rank == 77);
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK); /* nothing is watched */
+    tear_down_arena();
+}
+
+enum { MANY = 3000 };
+
+/* Every one of them is watched, and after a while exactly those that are left. */
+CASE_WITH(thousands_of_pointers_come_and_go, set_up_arena("memory=64MiB", 1)) {
+    static void *pointers[MANY];
+    size_t wrong = 0;
+    for (size_t i = 0; i < MANY; i++) {
+        wrong += ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, i % TENSORS, &pointers[i]) !=
+                 ASHLAR_OK;
+    }
+    CHECK_ZU(arena->binding_count, MANY);
+    CHECK(arena->binding_count <= arena->binding_capacity / 2);
+    for (size_t i = 0; i < MANY; i += 1 + i % 3) {
+        wrong += ashlar_arena_unbind(arena, &pointers[i]) != ASHLAR_OK;
+        pointers[i] = NULL; /* an address that no bound one has */
+    }
+    CHECK_ZU(wrong, 0);
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    for (size_t i = 0; i < MANY; i++) {
+        void *const old = pointers[i];
+        if (old != NULL) {
+            pointers[i] = &arena;
+            wrong += ashlar_arena_check(arena) != ASHLAR_EMOVED;
+            wrong += strstr(ashlar_error_detail(), arena->tensors[i % TENSORS].name) == NULL;
+            pointers[i] = old;
+        }
+        wrong += (ashlar__arena_find_binding(arena, &pointers[i]) != NULL) != (old != NULL);
+    }
+    CHECK_ZU(wrong, 0);
 }
 
 RUN_CASES()

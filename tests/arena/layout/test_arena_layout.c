@@ -1,6 +1,7 @@
 /*
- * test_arena_layout.c - declaring tensors and placing them: offsets computed by hand, every
- * refusal with its message, and nothing added by a call that failed.
+ * test_arena_layout.c - declaring tensors and placing them in three layouts, buckets and runs:
+ * offsets computed by hand, every refusal with its message, and nothing added by a call that
+ * failed.
  */
 #include "tests/check.h"
 
@@ -8,6 +9,7 @@
 
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/host.h"
+#include "allocator/base/random.h"
 
 static ashlar_arena *arena;
 
@@ -29,11 +31,6 @@ static size_t place(void) {
     ashlar__arena_unplace(arena); /* a second time */
     CHECK(ashlar__arena_place(arena) == ASHLAR_OK);
     return arena->bytes[ASHLAR_LAYOUT_STORAGE];
-}
-
-/* Placed by ashlar__arena_place(), commit's arithmetic. */
-static size_t offset_of(size_t tensor) {
-    return arena->tensors[tensor].info.offset[ASHLAR_LAYOUT_STORAGE];
 }
 
 static ashlar_tensor_spec vector(const char *name, size_t elements, size_t group_offset) {
@@ -201,19 +198,6 @@ CASE_WITH(the_largest_region_is_placed_and_one_element_more_is_not, set_up()) {
     CHECK_HAS(ashlar_error_detail(), "too large together");
 }
 
-CASE_WITH(tensors_that_fit_alone_but_not_together_are_refused, set_up()) {
-    const size_t half = SIZE_MAX / 8 + 1; /* elements: 2^63 bytes */
-    add("a", ASHLAR_F32, 1);
-    add("b", ASHLAR_F32, half);
-    CHECK_ZU(place(), 256 + (SIZE_MAX / 2 + 1));
-    add("c", ASHLAR_F32, half);
-    add("d", ASHLAR_F32, 1);
-    CHECK(ashlar__arena_place(arena) == ASHLAR_EOVERFLOW);
-    CHECK_ZU(arena->bytes[ASHLAR_LAYOUT_STORAGE], 0);
-    CHECK_ZU(offset_of(1), 0); /* not placed any more */
-    CHECK_ZU(offset_of(2), 0);
-}
-
 /* ---- no host memory ---- */
 
 CASE(failing_host_memory_adds_nothing) {
@@ -242,6 +226,182 @@ CASE(failing_host_memory_adds_nothing) {
     ashlar__host_fail_at(1);
     CHECK(ashlar_arena_create(&arena) == ASHLAR_EHOSTMEM);
     CHECK(arena == NULL);
+}
+
+/* F16 [100], F32 [3], BF16 [129], F64 [33]. */
+static bool set_up_mixed(void) {
+    if (!set_up()) {
+        return false;
+    }
+    add("half", ASHLAR_F16, 100);   /* 200 B: one line of 128 elements */
+    add("single", ASHLAR_F32, 3);   /* one line of 64 */
+    add("brain", ASHLAR_BF16, 129); /* two lines of 128 */
+    add("double", ASHLAR_F64, 33);  /* two lines of 32 */
+    return true;
+}
+
+/* ---- buckets ---- */
+
+static void check_bucket(size_t i, size_t offset, size_t bytes, ashlar_dtype dtype, size_t first,
+                         size_t count) {
+    ashlar_arena_bucket b;
+    ashlar_arena_get_bucket(arena, i, &b);
+    CHECK_ZU(b.offset, offset);
+    CHECK_ZU(b.bytes, bytes);
+    CHECK(b.dtype == dtype);
+    CHECK_ZU(b.first_tensor, first);
+    CHECK_ZU(b.tensor_count, count);
+}
+
+/* Lines of 256 B: 1, 3, 2, 1, 1; closed at 512 B from the end; three shards each. */
+CASE(buckets_are_closed_from_the_end_and_padded_to_equal_shards) {
+    REQUIRE(set_up());
+    add("a", ASHLAR_F32, 64);
+    add("b", ASHLAR_F32, 192);
+    add("c", ASHLAR_F32, 128);
+    add("d", ASHLAR_F32, 1);
+    add("e", ASHLAR_F32, 1);
+    CHECK(ashlar_arena_set_buckets(arena, 512, 3) == ASHLAR_OK);
+    REQUIRE(ashlar__arena_place(arena) == ASHLAR_OK);
+    CHECK_ZU(ashlar_arena_bucket_count(arena), 4);
+    check_bucket(3, 0, 768, ASHLAR_F32, 0, 1);
+    check_bucket(2, 768, 768, ASHLAR_F32, 1, 1);
+    check_bucket(1, 1536, 768, ASHLAR_F32, 2, 1);
+    check_bucket(0, 2304, 768, ASHLAR_F32, 3, 2);
+    CHECK_ZU(arena->tensors[4].info.offset[ASHLAR_LAYOUT_STORAGE], 2560);
+    CHECK_ZU(arena->bytes[ASHLAR_LAYOUT_STORAGE], 3072);
+}
+
+CASE_WITH(bad_buckets_are_refused, set_up_mixed()) {
+    CHECK(ashlar_arena_set_buckets(arena, 0, 1) == ASHLAR_EINVAL);
+    CHECK_FAILS(ashlar_arena_set_buckets(arena, 1, 0), ASHLAR_EINVAL,
+                "buckets of 1 bytes for a world of 0");
+    CHECK(ashlar_arena_set_buckets(arena, 1, SIZE_MAX / 16) == ASHLAR_OK);
+    CHECK(ashlar__arena_place(arena) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar_arena_set_buckets(arena, 1, SIZE_MAX / 256) == ASHLAR_OK);
+    CHECK(ashlar__arena_place(arena) == ASHLAR_EOVERFLOW); /* four of them do not fit */
+}
+
+CASE_WITH(bad_options_are_refused_by_name, set_up_mixed()) {
+    CHECK_FAILS(ashlar_arena_set_options(arena, 4, &(ashlar_tensor_options){0}), ASHLAR_EINVAL,
+                "no tensor 4");
+    const double bad[] = {-1, INFINITY, NAN};
+    for (size_t i = 0; i < 3; i++) {
+        CHECK_FAILS(
+            ashlar_arena_set_options(arena, 1, &(ashlar_tensor_options){.rate_scale = bad[i]}),
+            ASHLAR_EINVAL, "tensor single: rate_scale");
+    }
+}
+
+/* ---- made-up arenas keep the equations of arena_impl.h ---- */
+
+static uint64_t state;
+
+static size_t below(size_t limit) {
+    return (size_t)ashlar__random_step_below(&state, limit);
+}
+
+static void declare_at_random(void) {
+    const size_t groups = 1 + below(40);
+    size_t number = 0;
+    for (size_t g = 0; g < groups; g++) {
+        ashlar_tensor_spec specs[5];
+        char names[5][16];
+        const ashlar_dtype dtype = (ashlar_dtype)below(ASHLAR_DTYPE_COUNT);
+        const size_t item = ashlar_dtype_bytes(dtype), count = 1 + below(5);
+        size_t end = 0;
+        for (size_t i = 0; i < count; i++) {
+            const size_t elements = 1 + below(300);
+            (void)snprintf(names[i], sizeof names[i], "t%zu", number++);
+            end += below(3) * item;
+            specs[i] = (ashlar_tensor_spec){names[i], dtype, 1, {elements}, end};
+            end += elements * item;
+        }
+        const ashlar_tensor_spec last = specs[count - 1]; /* declaration is not address order */
+        specs[count - 1] = specs[0];
+        specs[0] = last;
+        size_t first = 0;
+        CHECK(ashlar_arena_add_group(arena, end + below(100) * item, specs, count, &first) ==
+              ASHLAR_OK);
+        for (size_t i = 0; i < count; i++) {
+            const ashlar_tensor_options options = {.is_frozen = below(4) == 0,
+                                                   .has_no_decay = below(3) == 0,
+                                                   .rate_scale = (double)below(2) / 2};
+            CHECK(ashlar_arena_set_options(arena, first + i, &options) == ASHLAR_OK);
+        }
+    }
+}
+
+static size_t state_bytes(ashlar_dtype dtype) {
+    return dtype == ASHLAR_F64 ? 8 : 4;
+}
+
+/* The buckets cover the storage layout from the end, each in equal shards. */
+static void check_buckets(size_t world_size) {
+    size_t end = arena->bytes[ASHLAR_LAYOUT_STORAGE], tensors = arena->tensor_count;
+    for (size_t i = 0; i < arena->bucket_count; i++) {
+        const ashlar_arena_bucket *b = &arena->buckets[i];
+        CHECK_ZU(b->offset + b->bytes, end);
+        CHECK_ZU(b->bytes % (256 * world_size), 0);
+        CHECK_ZU(b->first_tensor + b->tensor_count, tensors);
+        for (size_t t = b->first_tensor; t < tensors; t++) {
+            const ashlar_tensor_info *info = &arena->tensors[t].info;
+            CHECK(info->dtype == b->dtype && info->offset[0] >= b->offset &&
+                  info->offset[0] + info->bytes <= end);
+        }
+        end = b->offset;
+        tensors = b->first_tensor;
+    }
+    CHECK_ZU(end, 0);
+    CHECK_ZU(tensors, 0);
+}
+
+/* Element i of a run stands at the same place of it in every layout, tensor by tensor. */
+static void check_runs(void) {
+    ashlar_arena_run *runs = calloc(arena->tensor_count, sizeof *runs);
+    REQUIRE(runs != NULL);
+    const size_t count = ashlar__arena_runs(arena, runs);
+    size_t end = 0, next = 0;
+    for (size_t r = 0; r < count; r++) {
+        const ashlar_arena_run *run = &runs[r];
+        const size_t item = ashlar_dtype_bytes(run->dtype);
+        CHECK_ZU(run->offset[ASHLAR_LAYOUT_STORAGE], end);
+        CHECK_ZU(run->first, next);
+        end += run->elements * item;
+        next += run->count;
+        CHECK(r == 0 || run->dtype != run[-1].dtype || /* a run ends only where something changes */
+              memcmp(&run->options, &run[-1].options, sizeof run->options) != 0);
+        for (size_t i = 0; i < run->count; i++) {
+            const ashlar_tensor_info *info = &arena->tensors[arena->order[run->first + i]].info;
+            const size_t at = (info->offset[0] - run->offset[0]) / item;
+            CHECK(info->dtype == run->dtype && info->options.is_frozen == run->options.is_frozen &&
+                  info->options.has_no_decay == run->options.has_no_decay);
+            CHECK_ZU(info->offset[ASHLAR_LAYOUT_STATE],
+                     run->offset[ASHLAR_LAYOUT_STATE] + at * state_bytes(info->dtype));
+            CHECK_ZU(info->offset[ASHLAR_LAYOUT_MASTER],
+                     ashlar_dtype_is_narrow(info->dtype)
+                         ? run->offset[ASHLAR_LAYOUT_MASTER] + at * sizeof(float)
+                         : 0);
+        }
+    }
+    CHECK_ZU(end, arena->bytes[ASHLAR_LAYOUT_STORAGE]);
+    CHECK_ZU(next, arena->tensor_count);
+    free(runs);
+}
+
+CASE(made_up_arenas_keep_the_equations) {
+    for (state = 1; state <= 60 * 0x10001; state += 0x10001) {
+        const uint64_t seed = state;
+        REQUIRE(set_up());
+        const size_t world_size = 1 + below(8);
+        CHECK(ashlar_arena_set_buckets(arena, 1 + below(5000), world_size) == ASHLAR_OK);
+        declare_at_random();
+        REQUIRE(ashlar__arena_place(arena) == ASHLAR_OK);
+        check_buckets(world_size);
+        check_runs();
+        tear_down();
+        state = seed;
+    }
 }
 
 RUN_CASES()

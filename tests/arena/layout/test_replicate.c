@@ -278,12 +278,4 @@ CASE(whatever_fails_there_is_a_replica_or_nothing) {
     CHECK(run_with_all_faults(&all) > 30);
 }
 
-/* Its source may be written or gone at once: the copy that was queued has run. */
-CASE_WITH(nothing_reads_the_source_after_a_failure, prepare()) {
-    const size_t waits = CALLS(stream_synchronize);
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_peer_async, 2, CU_UNKNOWN);
-    CHECK(replicate(3) == ASHLAR_EDRIVER);
-    CHECK_ZU(CALLS(stream_synchronize) - waits, 1);
-}
-
 RUN_CASES()

@@ -1,9 +1,13 @@
 /*
- * test_optimizer_errors.c - what an optimizer refuses, and calls that fail.
+ * test_optimizer_errors.c - what an optimizer refuses; schedules, step by step and refused.
  */
 #include "tests/arena/optimizer/optimizer_fixture.h"
 
 #include <float.h>
+
+#include <ashlar/optimizer.h>
+
+#include "tests/check.h"
 
 /* ---- values ---- */
 
@@ -222,62 +226,111 @@ CASE_WITH(a_cuda_device_without_kernels_is_not_supported, open_whole_arena(ASHLA
     device->info.kind = ASHLAR_DEVICE_SOFT;
 }
 
-/* ---- failures ---- */
+/* ---- rates step by step, and values that make none ---- */
 
-/* Every host allocation, driver call and device allocation of create. */
-CASE(failures_of_create_leave_nothing_behind) {
-    for (int way = 0; way < 2; way++) {
-        ashlar_status status = ASHLAR_EDRIVER;
-        unsigned n = 1;
-        for (; status != ASHLAR_OK && n < 30; n++) {
-            REQUIRE(open_whole_arena(ASHLAR_REGIONS_ALL));
-            if (way == 0) {
-                ashlar__host_fail_at(n);
-            } else {
-                ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, n, CU_UNKNOWN);
-            }
-            status = create();
-            ashlar__host_fail_at(0);
-            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
-            /* The software driver's own want of host memory is one of the device. */
-            CHECK(status == ASHLAR_OK || status == (way == 1 ? ASHLAR_EDRIVER
-                                                    : n <= 4 ? ASHLAR_EHOSTMEM
-                                                             : ASHLAR_ENOMEM));
-            CHECK((optimizer != NULL) == (status == ASHLAR_OK));
-            close_optimizer();
-        }
-        CHECK(n - 2 >= (way == 0 ? 4u : 2u) && n < 30);
+static const double pi = 3.14159265358979323846;
+
+static ashlar_schedule cosine(void) {
+    return (ashlar_schedule){.kind = ASHLAR_SCHEDULE_COSINE,
+                             .rate = 0.5,
+                             .warmup_steps = 4,
+                             .total_steps = 14,
+                             .floor = 0.1};
+}
+
+static ashlar_schedule step(void) {
+    return (ashlar_schedule){.kind = ASHLAR_SCHEDULE_STEP, .rate = 2, .step_size = 3, .gamma = 0.5};
+}
+
+static void check_rates(const ashlar_schedule *s, const double *want, size_t count) {
+    CHECK(ashlar_schedule_check(s) == ASHLAR_OK);
+    for (size_t i = 0; i < count; i++) {
+        CHECK_NEAR(ashlar_schedule_rate(s, i + 1), want[i], 1e-17, 1e-15);
     }
 }
 
-CASE_WITH(launches_that_fail_are_reported, open_kind(ASHLAR_OPTIMIZER_ADAMW)) {
-    image before;
-    draw(ASHLAR_REGION_GRADIENTS, 1, 1);
-    take_image(&before);
-    for (int call = 0; call < 4; call++) {
-        for (int way = 0; way < 2; way++) {
-            if (way == 0) {
-                ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, 1, CU_UNKNOWN);
-            } else {
-                ashlar__host_fail_at(1);
-            }
-            const ashlar_status status =
-                call == 0   ? ashlar_optimizer_step(optimizer, 0.1, 1, streams[0])
-                : call == 1 ? ashlar_optimizer_sum(optimizer, 0, 256, streams[0])
-                : call == 2 ? ashlar_optimizer_decide(optimizer, 1, streams[0])
-                            : ashlar_optimizer_update(optimizer, 0, 256, 0.1, streams[0]);
-            CHECK(status == (way == 0 ? ASHLAR_EDRIVER : ASHLAR_EHOSTMEM));
-            ashlar__host_fail_at(0);
-        }
+CASE(a_constant_rate_stays) {
+    const ashlar_schedule s = {.kind = ASHLAR_SCHEDULE_CONSTANT, .rate = 0.3};
+    check_rates(&s, (const double[]){0.3, 0.3, 0.3}, 3);
+    CHECK(ashlar_schedule_rate(&s, UINT64_MAX) == 0.3);
+}
+
+CASE(a_warm_up_rises_to_the_full_rate_at_its_last_step) {
+    ashlar_schedule s = {.kind = ASHLAR_SCHEDULE_CONSTANT, .rate = 8, .warmup_steps = 4};
+    check_rates(&s, (const double[]){2, 4, 6, 8, 8, 8}, 6);
+    CHECK(ashlar_schedule_rate(&s, 0) == 2); /* counts as step 1 */
+    s.warmup_steps = 1;
+    check_rates(&s, (const double[]){8, 8}, 2);
+    CHECK(ashlar_schedule_rate(&s, 0) == 8);
+}
+
+CASE(a_cosine_falls_from_the_rate_to_its_floor) {
+    ashlar_schedule s = cosine();
+    double want[20];
+    for (size_t t = 1; t <= 20; t++) {
+        const double done = t <= 4 ? 0 : t >= 14 ? 1 : ((double)t - 4) / 10;
+        want[t - 1] = t < 4 ? 0.125 * (double)t : 0.5 * (0.1 + 0.9 * (1 + cos(pi * done)) / 2);
     }
-    check_nothing_happened(&before);
-    ashlar_optimizer_state state = {.step = 3, .loss_scale = 1};
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 1, CU_UNKNOWN);
-    CHECK(ashlar_optimizer_copy_state_to_host(optimizer, &state, streams[0]) == ASHLAR_EDRIVER);
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, 1, CU_UNKNOWN);
-    CHECK(ashlar_optimizer_copy_state_to_device(optimizer, &state, streams[0]) == ASHLAR_EDRIVER);
-    check_nothing_happened(&before);
-    free_image(&before);
+    check_rates(&s, want, 20);
+    CHECK(ashlar_schedule_rate(&s, 4) == 0.5);
+    CHECK(ashlar_schedule_rate(&s, 14) == 0.05);
+    s.warmup_steps = 0;
+    s.floor = 0;
+    s.total_steps = 3;
+    check_rates(&s, (const double[]){0.5, 0.25, 0, 0}, 4);
+    s.total_steps = 1;
+    check_rates(&s, (const double[]){0.5, 0}, 2);
+    s.warmup_steps = 1;
+    check_rates(&s, (const double[]){0.5, 0}, 2);
+}
+
+CASE(steps_multiply_the_rate) {
+    ashlar_schedule s = step();
+    check_rates(&s, (const double[]){2, 2, 2, 1, 1, 1, 0.5, 0.5, 0.5, 0.25}, 10);
+    s.warmup_steps = 2; /* counted from its end */
+    check_rates(&s, (const double[]){1, 2, 2, 2, 2, 1, 1, 1, 0.5}, 9);
+    s.gamma = 0.9;
+    s.step_size = 1;
+    s.warmup_steps = 0;
+    CHECK_NEAR(ashlar_schedule_rate(&s, 101), 2 * pow(0.9, 100), 0, 1e-13);
+    CHECK(ashlar_schedule_rate(&s, UINT64_MAX) == 0);
+}
+
+/* `change` of a good schedule; NULL words: it is good still. */
+static void check_changed(ashlar_schedule s, const char *words) {
+    const ashlar_status status = ashlar_schedule_check(&s);
+    CHECK(status == (words == NULL ? ASHLAR_OK : ASHLAR_EINVAL));
+    CHECK(words == NULL || strstr(ashlar_error_detail(), words) != NULL);
+}
+
+#define COSINE(field, value, words) \
+    s = cosine();                   \
+    s.field = value;                \
+    check_changed(s, words)
+#define STEP(field, value, words) \
+    s = step();                   \
+    s.field = value;              \
+    check_changed(s, words)
+
+CASE(schedules_outside_their_ranges_are_refused) {
+    const double bad[] = {-1, 1.1, (double)NAN, 0, (double)INFINITY};
+    ashlar_schedule s;
+    for (size_t i = 0; i < 5; i++) {
+        COSINE(rate, bad[i], i == 1 ? NULL : "rate");
+        COSINE(floor, bad[i], i == 3 ? NULL : "schedule cosine");
+        s.kind = ASHLAR_SCHEDULE_CONSTANT; /* which has none */
+        check_changed(s, NULL);
+        STEP(gamma, bad[i], i == 3 ? NULL : "schedule step");
+    }
+    COSINE(warmup_steps, 15, "14 steps with 15 of warm-up");
+    COSINE(warmup_steps, 14, NULL);
+    s.warmup_steps = s.total_steps = 0;
+    check_changed(s, "at least 1 step");
+    COSINE(floor, 1, NULL);
+    STEP(step_size, 0, "every 0 steps");
+    STEP(gamma, 1, NULL);
+    STEP(kind, ASHLAR_SCHEDULE_COUNT, "kind 3");
+    STEP(kind, (ashlar_schedule_kind)-1, "kind -1");
 }
 
 RUN_CASES()

@@ -30,6 +30,7 @@ static inline void open_cuda(uint32_t timeout_ms) {
     CHECK(ashlar__nccl_open(&found) == ASHLAR_OK);
     nccl = (ashlar_nccl *)(uintptr_t)found;
     real = *nccl;
+    meet(); /* no rank's timeout runs while another one still begins */
 }
 
 static inline void close_cuda(bool has_failed) {

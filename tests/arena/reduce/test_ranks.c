@@ -1,6 +1,6 @@
 /*
  * test_ranks.c - joining and leaving other ranks, every collective of theirs, of every type and in
- * either order, against what reduce.h says it gives, and a reducer's steps on top of them.
+ * either order, against what reduce.h says it gives.
  */
 #include "tests/arena/reduce/ranks_fixture.h"
 
@@ -13,21 +13,15 @@ static void launch_as(const char *open_mpi, const char *mpich) {
 }
 
 CASE(a_launcher_says_how_many_it_started) {
-    launch_as(NULL, NULL);
-    CHECK_ZU(ashlar_ranks_started(), 1);
-    launch_as("4", NULL);
-    CHECK_ZU(ashlar_ranks_started(), 4);
-    launch_as(NULL, "3");
-    CHECK_ZU(ashlar_ranks_started(), 3);
-    launch_as("1", NULL);
-    CHECK_ZU(ashlar_ranks_started(), 1);
-    launch_as("2", "5");
-    CHECK_ZU(ashlar_ranks_started(), 2);
-    launch_as("0", "5");
-    CHECK_ZU(ashlar_ranks_started(), 5);
-    launch_as("many", "-1");
-    CHECK_ZU(ashlar_ranks_started(), 1);
-    launch_as(NULL, NULL);
+    static const struct {
+        const char *open_mpi, *mpich;
+        size_t started;
+    } rows[] = {{NULL, NULL, 1}, {"4", NULL, 4}, {NULL, "3", 3},    {"1", NULL, 1},
+                {"2", "5", 2},   {"0", "5", 5},  {"many", "-1", 1}, {NULL, NULL, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        launch_as(rows[i].open_mpi, rows[i].mpich);
+        CHECK_ZU(ashlar_ranks_started(), rows[i].started);
+    }
 }
 
 /* ---- joining ---- */
@@ -349,134 +343,6 @@ static void add_numbers(void) {
 CASE(numbers_of_the_host_are_added_up) {
     REQUIRE(set_up_world(3));
     run_ranks(add_numbers);
-}
-
-static void pass_text(void) {
-    char text[8] = "none";
-    CHECK(ashlar_ranks_open(ENGINE_LIBRARY, 0, &ranks) == ASHLAR_OK);
-    if (rank == 2) {
-        memcpy(text, "from 2", 7);
-    }
-    CHECK(ashlar__ranks_pass(ranks, 2, 1, text, sizeof text));
-    CHECK(strcmp(text, rank == 0 ? "none" : "from 2") == 0);
-    ashlar_ranks_close(ranks, false);
-}
-
-CASE(one_rank_passes_bytes_to_another) {
-    REQUIRE(set_up_world(3));
-    run_ranks(pass_text);
-}
-
-/* ---- a reducer's steps ---- */
-
-enum { TENSORS = 5, WIDTH = 70, STEPS = 3 };
-static const ashlar_dtype types[TENSORS] = {ASHLAR_F32, ASHLAR_F32, ASHLAR_BF16, ASHLAR_F64,
-                                            ASHLAR_F32};
-static ashlar_reduction reduction;
-static ashlar_arena *arena;
-
-static bool open_arena(ashlar_allocator *allocator) {
-    bool is_open = ashlar_arena_create(&arena) == ASHLAR_OK;
-    for (size_t i = 0; i < TENSORS && is_open; i++) {
-        const char name[] = {(char)('a' + i), '\0'};
-        is_open = ashlar_arena_add(arena, name, types[i], 1, &(size_t){WIDTH}, NULL) == ASHLAR_OK;
-    }
-    return is_open && ashlar_arena_set_buckets(arena, 300, world->count) == ASHLAR_OK &&
-           ashlar_arena_commit(arena, allocator, stream, ASHLAR_REGIONS_ALL) == ASHLAR_OK;
-}
-
-/* Numbers of this rank's, `step` to be told apart, in a tensor of a region. */
-static void write_tensor(ashlar_region region, size_t i, size_t step, ashlar_stream on) {
-    double host[WIDTH];
-    fill(host, types[i], WIDTH, rank + step);
-    CHECK(ashlar_copy_to_device(device, ashlar_arena_view(arena, region, i), host,
-                                WIDTH * ashlar_dtype_bytes(types[i]), on) == ASHLAR_OK);
-}
-
-static void check_tensors(ashlar_region region, size_t first, size_t end) {
-    for (size_t i = 0; i < TENSORS; i++) {
-        double host[WIDTH];
-        size_t wrong = 0;
-        CHECK(ashlar_copy_to_host(device, host, ashlar_arena_view(arena, region, i),
-                                  WIDTH * ashlar_dtype_bytes(types[i]), stream) == ASHLAR_OK);
-        CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
-        for (size_t k = 0; k < WIDTH; k++) {
-            double want = 0;
-            for (size_t of = first; of < end; of++) {
-                want += number_of(of, k);
-            }
-            wrong += element(host, types[i], k) != want;
-        }
-        CHECK_ZU(wrong, 0);
-    }
-}
-
-/* Parameters := gradients, in this rank's part of each bucket. */
-static void update_parts(void) {
-    char *const to = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
-    const char *const from = ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS);
-    for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
-        ashlar_arena_bucket b;
-        ashlar_arena_get_bucket(arena, i, &b);
-        const size_t part = b.bytes / world->count, at = b.offset + part * rank;
-        CHECK(ashlar_copy(device, to + at, from + at, part, stream) == ASHLAR_OK);
-    }
-}
-
-/* Each rank writes and reports its gradients in an order of its own, on two streams. */
-static void reduce_steps(void) {
-    ashlar_allocator *allocator = NULL;
-    ashlar_reducer *reducer = NULL;
-    ashlar_stream other, collective;
-    CHECK(setenv("ASHLAR_SOFT", "memory=64MiB,mode=adversarial,seed=3", 1) == 0);
-    open_soft(0);
-    CHECK(ashlar_stream_create(device, &other) == ASHLAR_OK);
-    CHECK(ashlar_stream_create(device, &collective) == ASHLAR_OK);
-    CHECK(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
-    REQUIRE(open_arena(allocator));
-    CHECK(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &table) == ASHLAR_OK);
-    CHECK(ashlar_reducer_create(arena, table, reduction, collective, &reducer) == ASHLAR_OK);
-    for (size_t step = 0; step < STEPS; step++) {
-        CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
-        for (size_t n = 0; n < TENSORS; n++) {
-            const size_t at = (n * (rank % 2 == 0 ? 3 : 1) + rank + step) % TENSORS;
-            const ashlar_stream on = (n + rank) % 2 == 0 ? stream : other;
-            write_tensor(ASHLAR_REGION_GRADIENTS, at, step, on);
-            CHECK(ashlar_reducer_final(reducer, at, on) == ASHLAR_OK);
-        }
-        CHECK(ashlar_reducer_finish(reducer, stream) == ASHLAR_OK);
-        if (reduction == ASHLAR_REDUCTION_SCATTER) {
-            update_parts();
-            CHECK(ashlar_reducer_gather(reducer, stream) == ASHLAR_OK);
-            check_tensors(ASHLAR_REGION_PARAMETERS, step, step + world->count);
-        } else {
-            check_tensors(ASHLAR_REGION_GRADIENTS, step, step + world->count);
-        }
-        CHECK(ashlar_stream_synchronize(device, other) == ASHLAR_OK);
-    }
-    for (size_t i = 0; i < TENSORS; i++) {
-        write_tensor(ASHLAR_REGION_PARAMETERS, i, 0, stream);
-    }
-    const size_t root = world->count - 1;
-    CHECK(ashlar_reducer_broadcast(reducer, root, stream) == ASHLAR_OK);
-    check_tensors(ASHLAR_REGION_PARAMETERS, root, root + 1);
-    ashlar_reducer_destroy(reducer);
-    ashlar_arena_destroy(arena);
-    ashlar_allocator_destroy(allocator);
-    ashlar_stream_destroy(device, other);
-    ashlar_stream_destroy(device, collective);
-    close_soft(false);
-}
-
-CASE(a_reducer_gives_every_rank_the_sums_of_all) {
-    for (size_t count = 2; count <= ENGINE_RANKS; count++) {
-        for (int r = 0; r < ASHLAR_REDUCTION_COUNT; r++) {
-            reduction = (ashlar_reduction)r;
-            REQUIRE(set_up_world(count));
-            run_ranks(reduce_steps);
-            tear_down_world();
-        }
-    }
 }
 
 RUN_CASES()

@@ -313,23 +313,4 @@ CASE(a_piece_that_was_not_sent_is_not_replaced_by_the_next) {
     run_ranks(fail_to_give);
 }
 
-/* The first failure is the one that is told. */
-static void fail_twice(void) {
-    open_soft(0);
-    CHECK(!ashlar__ranks_fail(ranks, "first of %d", 2));
-    CHECK(!ashlar__ranks_fail(ranks, "second of %d", 2));
-    CHECK_FAILS(ashlar_ranks_check(ranks), ASHLAR_EIO, "first of 2");
-    CHECK(ashlar_ranks_reports(ranks));
-    double number = 5;
-    CHECK_FAILS(ashlar__ranks_sum(ranks, &number, 1), ASHLAR_EIO, "first of 2");
-    CHECK_NEAR(number, 5, 0, 0);
-    CHECK(own->call_count == 0);
-    close_soft(true);
-}
-
-CASE(the_first_failure_is_told) {
-    REQUIRE(set_up_world(2));
-    run_ranks(fail_twice);
-}
-
 RUN_CASES()

@@ -193,7 +193,7 @@ CASE(a_call_of_nccl_that_fails_is_told_with_its_reason) {
 }
 
 static void fail_to_join(void) {
-    open_cuda(300);
+    open_cuda(1000);
     const ashlar_collectives *const none = (const ashlar_collectives *)(const void *)&table;
     table = none;
     nccl->get_id = made == NO_ID ? no_id : real.get_id;

@@ -1,14 +1,11 @@
 /*
- * test_rows.c - rows by the columns of a form: the table, the JSON, which targets are judged and
- * how; and names of workloads and subjects.
+ * test_rows.c - rows by the columns of a form: the table, which targets are judged and how; and
+ * names of workloads and subjects.
  */
 #include "bench/harness/harness.h"
 
 #include "tests/check.h"
-#include "tests/allocator/base/file_fixture.h"
 #include "tests/text.h"
-#include "allocator/base/error.h"
-#include "allocator/base/host.h"
 
 enum { LIST, THREADS, SUBJECT, COST, RATIO, NOTE, GOOD, COLUMNS };
 
@@ -61,21 +58,6 @@ static void print_from_second(FILE *out, const ashlar_rows *of) {
     ashlar__rows_print(out, of, 1);
 }
 
-CASE(a_row_is_found_by_its_whole_label) {
-    for (size_t threads = 1; threads <= 100; threads++) {
-        add("mix", (double)threads, "a", (double)threads);
-    }
-    const ashlar_row *like = &rows.items[76], *one = &rows.items[0];
-    CHECK(ashlar__rows_find(&rows, like, "a", 0) == like);
-    CHECK(ashlar__rows_find(&rows, like, "a", 1) == one);
-    CHECK(ashlar__rows_find(&rows, like, "b", 0) == NULL);
-    CHECK(ashlar__rows_find(&rows, like, "a", 101) == NULL);
-    const ashlar_row other = {{[LIST].text = "odd", [THREADS].number = 1}};
-    CHECK(ashlar__rows_find(&rows, &other, "a", 0) == NULL);
-    ashlar__rows_finish(&rows);
-    CHECK(rows.count == 0 && rows.items == NULL && rows.form == &form);
-}
-
 CASE(the_table_has_a_line_for_each_row_and_a_dash_for_what_is_not_known) {
     add("mix", 1, "a", 1500);
     add("mix", 1, "b", 3000);
@@ -112,48 +94,6 @@ CASE(targets_are_judged_where_they_are_meant) {
                  "NOT MET  alone  threads 2  note                                   7.500  "
                  "(at most 7)\n") == 0);
     ashlar__rows_finish(&rows);
-}
-
-/* ---- JSON ---- */
-
-static void put_some(ashlar_json_writer *w) {
-    ashlar__json_add_uint64(w, "some", 5);
-}
-
-static void check_json(const ashlar_benchmark *b, const char *want) {
-    unsigned char text[FILE_MAX_BYTES];
-    const ashlar_rows more = {.form = b->more};
-    REQUIRE(ashlar__benchmark_write(b, path, &rows, &more) == ASHLAR_OK);
-    text[read_bytes(text)] = '\0';
-    size_t used = 0; /* without white space */
-    for (const unsigned char *c = text; *c != '\0'; c++) {
-        if (*c != ' ' && *c != '\n') {
-            text[used++] = *c;
-        }
-    }
-    text[used] = '\0';
-    CHECK(strcmp((const char *)text, want) == 0);
-}
-
-#define ROWS "{\"schema\":\"ashlar-bench/1\",\"rows\":"
-
-CASE(json_has_null_for_what_is_not_known_and_leaves_out_what_is_optional) {
-    ashlar_benchmark b = {.form = &form};
-    add("mix", 2, "a", 12.5);
-    add("", 1, "b", NAN);
-    rows.items[1].cells[NOTE].number = 0;
-    rows.items[1].cells[GOOD].number = 0;
-    check_json(&b, ROWS "[{\"list\":\"mix\",\"threads\":2,\"subject\":\"a\",\"cost\":12.5},"
-                        "{\"list\":\"\",\"threads\":1,\"subject\":\"b\",\"cost\":null,\"note\":0,"
-                        "\"good\":false}]}");
-    ashlar__rows_finish(&rows);
-    check_json(&b, ROWS "[]}");
-    b.put_head = put_some;
-    check_json(&b, "{\"schema\":\"ashlar-bench/1\",\"some\":5,\"rows\":[]}");
-    b.more = &form;
-    b.more_key = "packings";
-    check_json(&b, "{\"schema\":\"ashlar-bench/1\",\"some\":5,\"rows\":[],\"packings\":[]}");
-    CHECK(ashlar__benchmark_write(&b, "/nowhere/at/all.json", &rows, &rows) == ASHLAR_EIO);
 }
 
 /* ---- names ---- */
@@ -200,4 +140,4 @@ CASE(a_workload_has_a_name_and_may_have_a_variant) {
     CHECK(!ashlar__bench_wants(&mix, (ashlar_bench_name){"mixed", "up"}));
 }
 
-RUN_CASES_IN_FOLDER()
+RUN_CASES()

@@ -5,11 +5,9 @@
 #include "bench/peers/peer.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "tests/allocator/core/allocator_fixture.h"
 #include "allocator/base/error.h"
-#include "allocator/base/host.h"
 #include "tests/bench/peers/peer_path.h"
 
 static size_t count_peers(void) {
@@ -71,18 +69,6 @@ CASE(a_loaded_peer_is_a_subject) {
     peer->give_sized(self, one, 100, streams[0]);
     peer->leave(self);
     check_refused(path_of("stone.so"), "\"stone\" already");
-}
-
-CASE_WITH(its_context_is_current_while_it_works, set_up_device("")) {
-    const ashlar_peer *peer = ashlar__peer_loaded(0);
-    void *self = peer->origin;
-    REQUIRE(peer->create(device, &self) == ASHLAR_OK);
-    const size_t pushed = CALLS(ctx_push_current), popped = CALLS(ctx_pop_current);
-    REQUIRE(peer->enter(self, 0) == ASHLAR_OK);
-    CHECK_ZU(CALLS(ctx_push_current) - pushed, 1);
-    CHECK_ZU(CALLS(ctx_pop_current) - popped, 0);
-    peer->leave(self);
-    CHECK_ZU(CALLS(ctx_pop_current) - popped, 1);
 }
 
 CASE(functions_of_other_names_are_found) {

@@ -1,13 +1,11 @@
 /*
- * test_peers.c - that whatever is measured really hands out blocks; and the floor, closely.
+ * test_peers.c - that whatever is measured really hands out blocks.
  */
 #include "bench/peers/peer.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "tests/check.h"
-#include "allocator/base/host.h"
 #include "allocator/base/random.h"
 #include "allocator/soft/soft.h"
 
@@ -122,65 +120,6 @@ CASE(subjects_on_the_device_know_what_they_hold) {
         end(peers[i], self);
     }
     tear_down();
-}
-
-/* --- the floor ------------------------------------------------------------------------------- */
-
-CASE(the_floor_takes_the_block_given_last) {
-    static const size_t sizes[] = {1, 512, 4096, MIB, MIB + 1, 64 * MIB};
-    const ashlar_peer *peer = &ashlar__peer_floor;
-    void *self = begin(peer);
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        void *one = peer->take(self, sizes[i], NULL), *two = peer->take(self, sizes[i], NULL);
-        REQUIRE(one != NULL && two != NULL);
-        CHECK((uintptr_t)one % 512 == 0 && (uintptr_t)two % 512 == 0);
-        peer->give(self, one);
-        peer->give(self, two);
-        CHECK(peer->take(self, sizes[i], NULL) == two);
-        CHECK(peer->take(self, sizes[i], NULL) == one);
-        void *three = peer->take(self, sizes[i], NULL);
-        CHECK(three != one && three != two);
-    }
-    end(peer, self);
-}
-
-typedef struct handover {
-    void *self;
-    void *given; /* NULL: to be taken */
-    void *got;
-} handover;
-
-static void *give_or_take(void *arg) {
-    handover *h = arg;
-    const ashlar_peer *peer = &ashlar__peer_floor;
-    if (peer->enter(h->self, 1) == ASHLAR_OK) {
-        if (h->given != NULL) {
-            peer->give(h->self, h->given);
-        } else {
-            h->got = peer->take(h->self, 4096, NULL);
-        }
-        peer->leave(h->self);
-    }
-    return NULL;
-}
-
-static void run_elsewhere(handover *h) {
-    pthread_t thread;
-    REQUIRE(pthread_create(&thread, NULL, give_or_take, h) == 0);
-    pthread_join(thread, NULL);
-}
-
-CASE(the_floor_keeps_a_block_where_it_is_given) {
-    const ashlar_peer *peer = &ashlar__peer_floor;
-    handover h = {.self = begin(peer)};
-    void *block = peer->take(h.self, 4096, NULL);
-    h.given = block;
-    run_elsewhere(&h);
-    CHECK(block != NULL && peer->take(h.self, 4096, NULL) != block);
-    h.given = NULL;
-    run_elsewhere(&h);
-    CHECK(h.got == block);
-    end(peer, h.self);
 }
 
 RUN_CASES()

@@ -7,7 +7,6 @@
 #include "tests/check.h"
 #include "tests/allocator/base/file_fixture.h"
 #include "tests/allocator/pack/pack_fixture.h"
-#include "allocator/base/host.h"
 
 #define HEADER "id,lower,upper,size\n"
 
@@ -69,15 +68,6 @@ CASE(what_is_written_reads_back) {
     REQUIRE(ashlar__pack_table_read(path, &table) == ASHLAR_OK); /* a solution is a problem too */
     CHECK(table.count == 2 && row_is(1, "2", 5, UINT64_MAX, 7));
     CHECK(ashlar__pack_table_write(&table, NULL, "/nowhere/out.csv") == ASHLAR_EIO);
-}
-
-CASE(memory_may_fail) {
-    write_bytes(HEADER "1,0,1,3\n2,0,1,3\n", 36);
-    FOR_HOST_FAILURES(n, status, ashlar__pack_table_read(path, &table)) {
-        CHECK(status == ASHLAR_OK || table.buffers == NULL);
-    }
-    CHECK(n > 3 && table.count == 2);
-    finish_table();
 }
 
 CASE(a_check_agrees_with_looking_at_every_pair) {

@@ -10,7 +10,6 @@
 
 #include "allocator/device/device_impl.h"
 #include "allocator/driver/driver.h"
-#include "allocator/base/host.h"
 #include "tests/bench/replay/rmm_fixture.h"
 
 #define MIB ((size_t)1 << 20)
@@ -211,32 +210,6 @@ CASE(every_pass_keeps_the_order_of_each_stream_and_thread) {
     }
 }
 
-/* The second pass finds the memory of the first, and takes no more. */
-CASE(the_allocator_keeps_its_memory_from_pass_to_pass) {
-    static const char log[] = HEADER "1,0,allocate,0x10,4194304,0\n1,0,allocate,0x20,1,0\n";
-    uint64_t reserved[4] = {0};
-    REQUIRE(replay(log) == ASHLAR_OK);
-    const uint64_t driver_calls = result.driver_calls;
-    REQUIRE(replay_passes(log, 4, reserved) == ASHLAR_OK);
-    CHECK(result.driver_calls == driver_calls);
-    CHECK(result.peak_live == 4194305 && result.peak_reserved == 6 * MIB);
-    CHECK_NEAR(result.hit_rate, 6.0 / 8.0, 0, 1e-15);
-    for (size_t i = 0; i < 4; i++) {
-        CHECK(reserved[i] == 6 * MIB);
-    }
-}
-
-CASE(a_failure_names_its_pass) {
-    config.passes = 2;
-    CHECK_FAILS(replay_wrong(two_streams, 10, ASHLAR_EDRIVER), ASHLAR_EDRIVER,
-                "stone.csv:2: pass 2: as the test");
-    CHECK_FAILS(replay_wrong(two_streams, 17, ASHLAR_EDRIVER), ASHLAR_EDRIVER,
-                "stone.csv:8: pass 2: at the end: as the test");
-    CHECK_FAILS(replay_wrong(two_streams, 9, ASHLAR_EFORMAT), ASHLAR_EFORMAT,
-                "stone.csv:8: pass 1: at the end: as the test"); /* the check */
-    config.passes = 1;
-}
-
 /* ---- failures ---- */
 
 static const char too_large[] =
@@ -292,20 +265,6 @@ CASE(the_end_of_the_log_is_checked) {
     CHECK_HAS(ashlar_error_detail(), "1 blocks live after the last was freed");
 }
 
-/* The n-th piece of host memory fails, for all n: of the replay, the device and the allocator. */
-CASE(running_out_of_host_memory_is_survived) {
-    bool has_passed = false;
-    unsigned long n = 1;
-    REQUIRE(parse(HEADER "1,0,allocate,0x10,1,0x8\n2,0,free,0x10,1,0x9\n") == ASHLAR_OK);
-    for (; n < 500 && !has_passed; n++) {
-        ashlar_status status;
-        HOST_FAILS_AT(n, status = ashlar__replay_run(log_of, &config, &result));
-        has_passed = status == ASHLAR_OK && result.failures == 0;
-        CHECK(has_passed || status != ASHLAR_OK || result.failures == 1);
-    }
-    CHECK(has_passed && n > 6);
-}
-
 /* ---- capacity ---- */
 
 static void check_capacity(const char *text, size_t want) {
@@ -338,22 +297,6 @@ CASE(the_smallest_capacity_is_found) {
                    8 * MIB);
 }
 
-CASE(a_fault_in_the_search_is_no_capacity) {
-    size_t capacity = 99;
-    REQUIRE(parse(HEADER "1,0,allocate,0x10,4194305,0\n"
-                         "1,0,allocate,0x20,4194305,0\n") == ASHLAR_OK);
-    config.calls = &test_calls;
-    config.memory_bytes = 64 * MIB;
-    CHECK(ashlar__replay_run(log_of, &config, &result) == ASHLAR_OK);
-    call_count = 0;
-    bad_call = 2;
-    bad_status = ASHLAR_EDRIVER;
-    CHECK(ashlar__replay_find_capacity(log_of, &config, &result, &capacity) == ASHLAR_EDRIVER);
-    bad_call = 0;
-    CHECK_HAS(ashlar_error_detail(), "stone.csv:3: ");
-    CHECK_ZU(capacity, 99);
-}
-
 /* ---- where blocks were ---- */
 
 enum { BLOCKS = 3 };
@@ -361,30 +304,6 @@ enum { BLOCKS = 3 };
 static const char three_blocks[] = HEADER "1,0,allocate,0x10,1048576,0\n1,0,allocate failure,,5,0\n"
                                           "1,0,allocate,0x20,2097152,0\n1,0,free,0x10,0,0\n"
                                           "1,0,allocate,0x10,1048576,0\n1,0,free,0x20,0,0\n";
-
-/* These are the rows of the log's blocks. */
-static void check_blocks(const uintptr_t *addresses, const char *rows) {
-    ashlar_json_writer w;
-    const char *text = "";
-    size_t bytes;
-    char want[256];
-    ashlar__json_writer_init(&w, 0);
-    ashlar__json_open_object(&w);
-    CHECK(ashlar__replay_put_blocks(&w, log_of, addresses) == ASHLAR_OK);
-    ashlar__json_close_object(&w);
-    (void)snprintf(want, sizeof want,
-                   "{\"time\":\"event\",\"blocks\":{\"columns\":[\"address\",\"bytes\",\"begin\","
-                   "\"end\"],\"rows\":[%s]}}",
-                   rows);
-    CHECK(ashlar__json_writer_text(&w, &text, &bytes) == ASHLAR_OK && strcmp(text, want) == 0);
-    ashlar__json_writer_finish(&w);
-}
-
-CASE(a_block_that_was_never_there_is_left_out) {
-    const uintptr_t addresses[BLOCKS] = {0, 7000, 3000};
-    REQUIRE(parse(three_blocks) == ASHLAR_OK);
-    check_blocks(addresses, "[7000,2097152,2,5],[3000,1048576,4,6]");
-}
 
 /* The second block does not fit; the search for a capacity, of other replays, changes nothing. */
 CASE(a_replay_says_where_each_block_was) {

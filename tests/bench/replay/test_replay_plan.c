@@ -1,14 +1,12 @@
 /*
  * test_replay_plan.c - that a log is cut into the steps that it has, that these begin and end on
- * their thread where the log has them, and what is told of the plan.
+ * their thread where the log has them.
  */
 #include "bench/replay/replay.h"
 
 #include <pthread.h>
 
-#include "allocator/base/host.h"
 #include "tests/bench/replay/rmm_fixture.h"
-#include "tests/text.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -17,44 +15,39 @@ enum { MAX_CALLS = 80 };
 /* What was called, in order; b: step_begin, e: step_end, a: alloc, f: free, c: check. */
 static char calls[MAX_CALLS + 1];
 static pthread_t callers[MAX_CALLS];
-static ashlar_stream begun_on;
-static size_t bad_call; /* from 1: fails as a driver would; 0: none */
 
-/* ASHLAR_OK, unless it is the bad call. */
-static ashlar_status note(char what) {
+static void note(char what) {
     const size_t count = strlen(calls);
     if (count < MAX_CALLS) {
         calls[count] = what;
         callers[count] = pthread_self();
     }
-    return count + 1 == bad_call ? ashlar__fail(ASHLAR_EDRIVER, "as the test wants it") : ASHLAR_OK;
 }
 
 static ashlar_status test_alloc(ashlar_allocator *a, size_t bytes, ashlar_stream stream,
                                 void **out) {
-    const ashlar_status status = note('a');
-    return status == ASHLAR_OK ? ashlar_alloc(a, bytes, stream, out) : status;
+    note('a');
+    return ashlar_alloc(a, bytes, stream, out);
 }
 
 static ashlar_status test_free(ashlar_allocator *a, void *ptr) {
-    const ashlar_status status = note('f');
-    return status == ASHLAR_OK ? ashlar_free(a, ptr) : status;
+    note('f');
+    return ashlar_free(a, ptr);
 }
 
 static ashlar_status test_check(ashlar_allocator *a) {
-    const ashlar_status status = note('c');
-    return status == ASHLAR_OK ? ashlar_allocator_check(a) : status;
+    note('c');
+    return ashlar_allocator_check(a);
 }
 
 static ashlar_status test_begin(ashlar_allocator *a, ashlar_stream stream, uint64_t key) {
-    const ashlar_status status = note('b');
-    begun_on = stream;
-    return status == ASHLAR_OK ? ashlar_step_begin(a, stream, key) : status;
+    note('b');
+    return ashlar_step_begin(a, stream, key);
 }
 
 static ashlar_status test_end(ashlar_allocator *a) {
-    const ashlar_status status = note('e');
-    return status == ASHLAR_OK ? ashlar_step_end(a) : status;
+    note('e');
+    return ashlar_step_end(a);
 }
 
 static const ashlar_replay_calls test_calls = {
@@ -161,79 +154,6 @@ CASE(a_log_without_steps_is_one_and_has_two_passes) {
     CHECK_ZU(plan.step_allocations, 3);
     CHECK_ZU(result.plan.hits, 2);
     CHECK(result.plan.plan_bytes == 3072 + 1024 && result.plan.bound_bytes == 3072 + 1024);
-}
-
-/* ---- failures ---- */
-
-/* Each call in turn fails; the message has the line of the event that it was made for. */
-CASE(a_call_that_fails_ends_the_replay) {
-    static const char order[] = "abaaffebafebaafffec";
-    static const size_t lines[] = {2, 3, 4, 5, 6, 7, 8, 8, 9, 10, 11, 11, 12, 13, 14, 15, 16, 16};
-    for (size_t at = 1; at < sizeof order; at++) {
-        char where[32];
-        snprintf(where, sizeof where, "stone.csv:%zu: ", at <= 18 ? lines[at - 1] : (size_t)16);
-        bad_call = at;
-        CHECK(replay(three_steps) == ASHLAR_EDRIVER);
-        bad_call = 0;
-        CHECK_ZU(strlen(calls), at);
-        CHECK_HAS(ashlar_error_detail(), where);
-        CHECK_ZU(result.allocations, 99);
-    }
-    CHECK(replay(three_steps) == ASHLAR_OK); /* the control */
-    CHECK(calls_were(order));
-}
-
-/* ---- what is told ---- */
-
-static const char *text_of(const ashlar_plan_stats *stats) {
-    ashlar__replay_plan_print(text_begin(), &plan, stats);
-    return text_end();
-}
-
-static const ashlar_plan_stats some_stats = {
-    .plan_bytes = 4 * MIB,
-    .bound_bytes = 2 * MIB,
-    .hits = 11,
-    .unplanned = 22,
-    .misses = {[ASHLAR_PLAN_MISS_TAG] = 3, [ASHLAR_PLAN_MISS_LIVE] = 4},
-};
-
-CASE(the_lines_have_the_figures) {
-    plan = (ashlar_replay_plan){.steps = {.count = 5}, .passes = 1, .step_allocations = 6};
-    CHECK(strcmp(text_of(&some_stats),
-                 "  5 steps, the first of 6 allocations\n"
-                 "  plan 4.0 MiB, bound 2.0 MiB, gap 100.000 %\n"
-                 "  plan hits 11, misses 7, not planned 22\n"
-                 "    missed 3: another tag than recorded\n"
-                 "    missed 4: its slot overlaps a block that is still live\n") == 0);
-    const ashlar_plan_stats none = {0};
-    plan.is_whole_log = true;
-    CHECK_HAS(text_of(&none), "6 allocations: the log has none, so each pass is one");
-    CHECK_HAS(text_of(&none), "  plan: nothing that ends with its step");
-}
-
-static void check_json(const ashlar_plan_stats *stats, const char *want) {
-    ashlar_json_writer w;
-    const char *text = NULL;
-    size_t bytes = 0;
-    ashlar__json_writer_init(&w, 0);
-    ashlar__json_open_object(&w);
-    ashlar__replay_plan_put(&w, &plan, stats);
-    ashlar__json_close_object(&w);
-    REQUIRE(ashlar__json_writer_text(&w, &text, &bytes) == ASHLAR_OK);
-    CHECK_HAS(text, want);
-    ashlar__json_writer_finish(&w);
-}
-
-CASE(json_has_the_figures) {
-    plan = (ashlar_replay_plan){.steps = {.count = 5}, .passes = 2, .step_allocations = 6};
-    check_json(&some_stats, "{\"steps\":10,\"step_allocations\":6,\"is_log_repeated\":false,"
-                            "\"plan_bytes\":4194304,\"bound_bytes\":2097152,\"gap\":1,"
-                            "\"plan_hits\":11,\"plan_misses\":7,\"plan_misses_by_reason\":{"
-                            "\"larger than recorded\":0,\"another tag than recorded\":3,"
-                            "\"another stream than recorded\":0,"
-                            "\"its slot overlaps a block that is still live\":4,"
-                            "\"behind the last recorded allocation\":0},\"plan_unplanned\":22}");
 }
 
 RUN_CASES()

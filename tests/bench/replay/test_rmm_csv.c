@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "tests/allocator/base/file_fixture.h"
-#include "allocator/base/host.h"
 #include "tests/bench/replay/rmm_fixture.h"
 
 CASE(rows_become_events) {
@@ -91,19 +90,6 @@ CASE(a_recorded_failure_is_nothing_to_replay) {
     CHECK(event_is(2, ASHLAR_RMM_NOTHING, 4, 0, 97) && event_is(3, ASHLAR_RMM_ALLOCATE, 5, 0, 1));
 }
 
-CASE(what_recorded_failures_would_have_needed_is_known) {
-    REQUIRE(parse(HEADER "1,0,allocate,0x10,50,0\n1,0,allocate,0x20,30,0\n1,0,free,0x10,50,0\n"
-                         "1,0,allocate failure,,99,0\n1,0,free,0x20,30,0\n"
-                         "1,0,allocate failure,,100,0\n") == ASHLAR_OK);
-    CHECK_ZU(log_of->needed_bytes, 30 + 99);
-    REQUIRE(
-        parse(HEADER "1,0,allocate,0x10,50,0\n1,0,allocate failure,,18446744073709551615,0\n") ==
-        ASHLAR_OK);
-    CHECK_ZU(log_of->needed_bytes, SIZE_MAX);
-    REQUIRE(parse(HEADER "1,0,allocate,0x10,50,0\n") == ASHLAR_OK);
-    CHECK_ZU(log_of->needed_bytes, 0);
-}
-
 CASE(a_row_of_ours_says_that_a_step_begins) {
     REQUIRE(parse(HEADER "1,0,step,,0,0\n1,0,allocate,0x10,1,0\n1,0,step,0x10,0,7\n"
                          "1,0,free,0x10,1,0\n") == ASHLAR_OK);
@@ -185,15 +171,6 @@ CASE(a_gzip_file_is_refused_with_the_way_to_read_it) {
     write_bytes("\x1f\x8b\x08", 3);
     CHECK_FAILS(read_log(), ASHLAR_EFORMAT, path);
     CHECK_HAS(ashlar_error_detail(), "zcat FILE | ashlar-replay /dev/stdin");
-}
-
-/* The n-th piece of host memory fails, for all n. */
-CASE(running_out_of_host_memory_is_survived) {
-    write_bytes(HEADER "1,0,allocate,0x10,5,0\n", sizeof HEADER - 1 + 22);
-    FOR_HOST_FAILURES(n, status, read_log()) {
-        CHECK(status == ASHLAR_OK || log_of == NULL);
-    }
-    CHECK(n > 6);
 }
 
 RUN_CASES_IN_FOLDER()

@@ -5,7 +5,6 @@
 #include "allocator/trace/trace.h"
 
 #include "tests/allocator/base/file_fixture.h"
-#include "allocator/base/host.h"
 #include "allocator/base/random.h"
 #include "tests/bench/replay/rmm_fixture.h"
 #include "tests/allocator/trace/trace_fixture.h"
@@ -91,18 +90,6 @@ CASE(every_window_of_a_long_run_is_read_back) {
         CHECK_ZU(log->event_count, WINDOW - orphans);
         ashlar__rmm_log_free(log);
     }
-}
-
-CASE(no_host_memory_at_any_call_leaves_the_old_file) {
-    write_bytes("old", 3);
-    left_out = 77;
-    FOR_HOST_FAILURES(n, status,
-                      ashlar__trace_write_rmm(sample, COUNT(sample), path, &left_out)) {
-        CHECK(status == ASHLAR_OK || (left_out == 77 && file_is("old")));
-        CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
-        CHECK(names_in_folder() == 1);
-    }
-    CHECK(left_out == 0 && n == 4);
 }
 
 RUN_CASES_IN_FOLDER()

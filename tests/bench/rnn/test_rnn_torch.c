@@ -78,11 +78,6 @@ CASE(a_network_is_made_and_its_steps_are_timed_by_the_process) {
     CHECK(was_asked("case lstm 6 2 5 8 2 1 0 6 4\n"));
 }
 
-CASE(a_python_without_pytorch_is_none) {
-    REQUIRE(start("exit 1\n"));
-    CHECK(torch == NULL && ashlar__rnn_torch_name() == NULL);
-}
-
 CASE(a_process_that_ends_is_an_error_and_no_signal) {
     bool is_made = true;
     double forward_s, backward_s;

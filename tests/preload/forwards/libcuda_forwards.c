@@ -8,15 +8,13 @@
 #include "allocator/dropin/preload.h"
 
 /* What the tests' programs call besides. */
-#define MORE_MAP(X)          \
-    X(cuInit)                \
-    X(cuCtxSetCurrent)       \
-    X(cuIpcCloseMemHandle)   \
-    X(cuIpcOpenMemHandle_v2) \
-    X(cuMemPoolCreate)       \
-    X(cuMemcpyDtoHAsync_v2)  \
-    X(cuMemsetD8Async)       \
-    X(cuStreamSynchronize)   \
+#define MORE_MAP(X)         \
+    X(cuInit)               \
+    X(cuCtxSetCurrent)      \
+    X(cuMemPoolCreate)      \
+    X(cuMemcpyDtoHAsync_v2) \
+    X(cuMemsetD8Async)      \
+    X(cuStreamSynchronize)  \
     X(ashlar_fake_memory_calls)
 
 #if defined(__x86_64__)

@@ -78,36 +78,6 @@ CASE(lengths_within_a_batch_are_similar) {
     CHECK(orders > 2 && orders < 18);
 }
 
-CASE(the_seed_decides_the_order) {
-    ashlar_batch_sampler *a = open_supply(3), *b = open_supply(3), *other = open_supply(4);
-    size_t differ = 0;
-    for (size_t i = 0; i < 40; i++) {
-        const ashlar_batch_sampler_item *x = ashlar__batch_sampler_next(a),
-                                        *y = ashlar__batch_sampler_next(b);
-        const ashlar_batch_sampler_item *z = ashlar__batch_sampler_next(other);
-        for (size_t j = 0; j < BATCH; j++) {
-            CHECK_ZU(x[j].number, y[j].number);
-            differ += x[j].number != z[j].number;
-        }
-    }
-    CHECK(differ > 100);
-}
-
-CASE(a_supply_that_was_passed_over_goes_on_as_if_handed_out) {
-    ashlar_batch_sampler *a = open_supply(5), *b = open_supply(5);
-    for (size_t i = 0; i < 23; i++) {
-        (void)ashlar__batch_sampler_next(a);
-    }
-    ashlar__batch_sampler_skip(b, 23);
-    const ashlar_random x = ashlar__batch_sampler_random(a), y = ashlar__batch_sampler_random(b);
-    CHECK(memcmp(&x, &y, sizeof x) == 0);
-    CHECK(ashlar__batch_sampler_epochs(a) == ashlar__batch_sampler_epochs(b));
-    for (size_t i = 0; i < 10; i++) {
-        CHECK(memcmp(ashlar__batch_sampler_next(a), ashlar__batch_sampler_next(b),
-                     BATCH * sizeof items[0]) == 0);
-    }
-}
-
 CASE(fewer_items_than_a_batch_repeat) {
     const ashlar_batch_sampler_item two[] = {{7, 1}, {8, 2}};
     ashlar_batch_sampler *batch_sampler = NULL;

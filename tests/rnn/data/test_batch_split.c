@@ -113,18 +113,4 @@ CASE(every_position_is_in_one_place) {
     }
 }
 
-CASE(no_size_shrinks_with_more_steps) {
-    for (size_t part = 0; part < 9; part++) {
-        for (size_t chunk = 0; chunk < 9; chunk++) {
-            const ashlar_batch_split_config config = {.batch = BATCH, .part = part, .chunk = chunk};
-            for (size_t steps = 2; steps <= STEPS_MAX; steps++) {
-                const ashlar_batch_split less = ashlar__batch_split_make(&config, steps - 1);
-                const ashlar_batch_split more = ashlar__batch_split_make(&config, steps);
-                CHECK(more.image >= less.image && more.extra >= less.extra);
-                CHECK(more.parts >= less.parts && more.part >= less.part);
-            }
-        }
-    }
-}
-
 RUN_CASES()

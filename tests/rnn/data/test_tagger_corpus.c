@@ -1,11 +1,14 @@
 /*
- * test_tagger_corpus.c - how column files are read, which words are known, and what is refused.
+ * test_tagger_corpus.c - how column files are read, which words are known, what is refused, and
+ * where a batch has its words and characters.
  */
 #include "rnn/data/tagger_corpus.h"
 
-#include "tests/allocator/base/file_fixture.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
+#include "rnn/data/tagger_batch.h"
+#include "tests/allocator/base/file_fixture.h"
+#include "tests/check.h"
 
 static const ashlar_tagger_corpus_config usual = {.max_words = 6, .max_bytes = 5};
 
@@ -227,46 +230,102 @@ CASE(failing_host_memory_at_any_point_is_told) {
     CHECK_ZU(counts_now().tags, 8);
 }
 
-/* Whatever the pieces, it is read or refused; what is read keeps the header's promises. */
-CASE(random_text_is_read_or_refused) {
-    static const char *const pieces[] = {"a\tX\n", "b\tY\r\n", "cd\tX\n", "\n", " \n",
-                                         "a\tX",   "\t",       "a",       "\r", "\0"};
-    ashlar_random random;
-    size_t opened = 0;
-    ashlar__random_init(&random, 5);
-    for (size_t round = 0; round < 1000; round++) {
-        char bytes[64];
-        size_t count = 0;
-        ashlar_tagger_corpus_config config = usual;
-        while (ashlar__random_below(&random, 12) > 0 && count < sizeof bytes - 8) {
-            const size_t drawn = (size_t)ashlar__random_below(&random, 10);
-            const size_t i = round % 3 == 0 ? drawn : drawn % 6; /* often without the bad ones */
-            const size_t length = i == 9 ? 1 : strlen(pieces[i]);
-            memcpy(bytes + count, pieces[i], length);
-            count += length;
+/* ---- numbers of words ---- */
+
+static size_t number_of(ashlar_vocabulary *v, const void *bytes, size_t count) {
+    size_t number = (size_t)-1;
+    CHECK(ashlar__vocabulary_add(v, bytes, count, &number) == ASHLAR_OK);
+    return number;
+}
+
+CASE(numbers_follow_the_order_of_first_sight) {
+    ashlar_vocabulary *v = NULL;
+    REQUIRE(ashlar__vocabulary_create(&v) == ASHLAR_OK);
+    CHECK_ZU(ashlar__vocabulary_count(v), 0);
+    CHECK_ZU(number_of(v, "b", 1), 0);
+    CHECK_ZU(number_of(v, "a", 1), 1);
+    CHECK_ZU(number_of(v, "b", 1), 0);
+    CHECK_ZU(number_of(v, "ab", 2), 2);
+    CHECK_ZU(number_of(v, "a\0", 2), 3); /* any bytes, and the number of them counts */
+    CHECK_ZU(number_of(v, "a\0b", 3), 4);
+    CHECK_ZU(number_of(v, "a", 1), 1);
+    CHECK_ZU(number_of(v, "", 0), 5);
+    CHECK_ZU(number_of(v, "", 0), 5);
+    CHECK_ZU(ashlar__vocabulary_count(v), 6);
+    ashlar__vocabulary_destroy(v);
+    ashlar__vocabulary_destroy(NULL);
+}
+
+/* ---- where a batch's words and characters lie ---- */
+
+static bool open_batch_text(void) {
+    const ashlar_tagger_corpus_config config = {.max_words = 9, .max_bytes = 9, .held_out = 4};
+    return open_text("ab\tX\nc\tY\n\nabc\tY\n\nb\tX\nb\tX\ncab\tX\n\nzz\tZ\nab\tX\n", &config);
+}
+
+/* `count` values are those. */
+static void check_values(const int32_t *got, size_t count, const int32_t *want) {
+    for (size_t i = 0; i < count; i++) {
+        CHECK(got[i] == want[i]);
+        if (got[i] != want[i]) {
+            printf("# value %zu is %d, want %d\n", i, (int)got[i], (int)want[i]);
         }
-        config.held_out = round % 2 == 0 ? 2 : 0;
-        const ashlar_status status = open_bytes(bytes, count, &config);
-        CHECK(status == ASHLAR_OK || status == ASHLAR_EFORMAT);
-        if (status != ASHLAR_OK) {
-            continue;
-        }
-        opened++;
-        const ashlar_tagger_counts n = counts_now();
-        size_t tokens = 0;
-        for (size_t i = 0; i < n.sentences; i++) {
-            const ashlar_tagger_sentence s = ashlar__tagger_corpus_sentence(c, i);
-            CHECK(s.count > 0 && s.count <= n.longest_sentence);
-            for (size_t t = 0; t < s.count; t++) {
-                const ashlar_tagger_token k = s.tokens[t];
-                CHECK(k.count > 0 && k.count <= n.longest_word && k.word >= 0 && k.tag >= 0);
-                CHECK((size_t)k.word < n.words && (size_t)k.tag < n.tags);
-            }
-            tokens += s.count;
-        }
-        CHECK_ZU(tokens, n.tokens);
     }
-    CHECK(opened > 100 && opened < 900);
+}
+
+/* ab=1 c=2 abc=3 b=4 cab=5, X=0 Y=1, a=1 b=2 c=3; zz is held out, and unknown. */
+CASE_WITH(sentences_are_padded_and_time_comes_first, open_batch_text()) {
+    int32_t data[256];
+    ashlar_tagger_batch batch = {.data = data};
+    memset(data, 0x7f, sizeof data);
+    const ashlar_batch_sampler_item items[] = {{2, 3}, {0, 2}};
+    ashlar__tagger_batch_fill(&batch, c, items, 2);
+    CHECK(batch.shape.steps == 3 && batch.shape.batch == 2 && batch.shape.width == 3);
+    CHECK_ZU(batch.tokens, 5);
+    const ashlar_tagger_arrays at = ashlar__tagger_batch_arrays(&batch.shape, data);
+    check_values(at.words, 6, (int32_t[]){4, 1, 4, 2, 5, 0});
+    check_values(at.targets, 6, (int32_t[]){0, 0, 0, 1, 0, 0});
+    check_values(at.lengths, 2, (int32_t[]){3, 2});
+    check_values(at.present, 6, (int32_t[]){1, 1, 1, 1, 1, 0});
+    check_values(at.char_counts, 6, (int32_t[]){1, 2, 1, 1, 3, 1});
+    check_values(at.characters, 18,
+                 (int32_t[]){2, 1, 2, 3, 3, 0, /* first characters */
+                             0, 2, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0});
+    CHECK(data[44] == 0x7f7f7f7f); /* 4*6 + 2 + 18 */
+}
+
+CASE_WITH(a_batch_is_padded_further_if_asked, open_batch_text()) {
+    int32_t data[256];
+    ashlar_tagger_batch batch = {.data = data};
+    const ashlar_batch_sampler_item items[] = {{2, 3}, {0, 2}};
+    ashlar__tagger_batch_fill_padded(&batch, c, items, 2, 4, 5);
+    CHECK(batch.shape.steps == 4 && batch.shape.batch == 2 && batch.shape.width == 5);
+    CHECK_ZU(batch.tokens, 5);
+    const ashlar_tagger_arrays at = ashlar__tagger_batch_arrays(&batch.shape, data);
+    check_values(at.words, 8, (int32_t[]){4, 1, 4, 2, 5, 0, 0, 0});
+    check_values(at.lengths, 2, (int32_t[]){3, 2});
+    check_values(at.present, 8, (int32_t[]){1, 1, 1, 1, 1, 0, 0, 0});
+    check_values(at.char_counts, 8, (int32_t[]){1, 2, 1, 1, 3, 1, 1, 1});
+    ashlar__tagger_batch_fill_padded(&batch, c, items, 2, 1, 1);
+    CHECK(batch.shape.steps == 3 && batch.shape.width == 3); /* never cut */
+}
+
+CASE(shapes_that_cannot_be_counted_are_refused) {
+    const ashlar_tagger_shape none[] = {{0, 1, 1}, {1, 0, 1}, {1, 1, 0}};
+    const ashlar_tagger_shape many[] = {{SIZE_MAX / 2, 3, 1},  {1 << 20, 1 << 20, SIZE_MAX / 8},
+                                        {1 << 15, 1 << 15, 2}, {SIZE_MAX / 4, 1, 1},
+                                        {SIZE_MAX / 8, 1, 6},  {1 << 14, 1 << 14, 5},
+                                        {INT32_MAX, 1, 1}};
+    size_t bytes = 77;
+    for (size_t i = 0; i < 3; i++) {
+        CHECK(ashlar__tagger_batch_bytes(&none[i], &bytes) == ASHLAR_EINVAL);
+    }
+    for (size_t i = 0; i < 7; i++) {
+        CHECK(ashlar__tagger_batch_bytes(&many[i], &bytes) == ASHLAR_EOVERFLOW);
+    }
+    CHECK_ZU(bytes, 77);
+    CHECK(ashlar__tagger_batch_bytes(&(ashlar_tagger_shape){1 << 14, 1 << 14, 2}, &bytes) ==
+          ASHLAR_OK);
 }
 
 RUN_CASES_IN_FOLDER()

@@ -370,12 +370,6 @@ CASE(creation_fails_whole) {
     CHECK(try_creation() == ASHLAR_OK);
 }
 
-/* Operations are still queued when it goes. */
-CASE_WITH(destroying_waits_for_what_is_queued, open_ops(ASHLAR_F32)) {
-    const buffers b = take_buffers();
-    CHECK(embed(&b) == ASHLAR_OK && multiply(&b) == ASHLAR_OK);
-}
-
 static void find(void *library, const char *name, void *function) {
     void *address = library == NULL ? NULL : dlsym(library, name);
     memcpy(function, &address, sizeof address);

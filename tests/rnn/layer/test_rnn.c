@@ -151,48 +151,7 @@ CASE(queued_passes_are_those_of_the_cpu) {
     }
 }
 
-CASE(so_are_those_of_every_cell) {
-    for (int i = 0; i < ASHLAR_RNN_CELL_COUNT * ASHLAR_RNN_BIAS_COUNT; i++) {
-        ashlar_rnn_config config = config_of(ASHLAR_F32);
-        config.cell = (ashlar_rnn_cell)(i / ASHLAR_RNN_BIAS_COUNT);
-        config.bias = (ashlar_rnn_bias)(i % ASHLAR_RNN_BIAS_COUNT);
-        config.directions = 1 + (size_t)i % 2;
-        config.projection = config.cell == ASHLAR_RNN_LSTM ? 2 : 0;
-        config.dropout = 0.5;
-        check_passes("memory=16MiB", &config, true);
-        check_passes("memory=16MiB", &config, false);
-    }
-}
-
 /* ---- prepared weights ---- */
-
-/* Made on the stream, from weights that are written on it only then, and used behind it. */
-CASE(weights_are_prepared_in_the_order_of_the_stream) {
-    const ashlar_rnn_config config = config_of(ASHLAR_F32);
-    REQUIRE(set_up_rnn_of("memory=16MiB,mode=adversarial,seed=4", &config));
-    const ashlar_rnn_layout *const layout = ashlar_rnn_layout_of(rnn);
-    const size_t weight_bytes = layout->elements * sizeof(float);
-    tensors direct, queued;
-    open_tensors(&direct, false);
-    open_tensors(&queued, false);
-    void *const prepared = take(ashlar_rnn_prepared_bytes(rnn), streams[1]);
-    void *const late = take(weight_bytes, streams[1]);
-    run_directly(&direct, false);
-    CHECK(ashlar_copy(device, late, queued.all.weights, weight_bytes, streams[1]) == ASHLAR_OK);
-    CHECK(ashlar_rnn_prepare(rnn, late, prepared, streams[1]) == ASHLAR_OK);
-    CHECK(ashlar_fill(device, late, 0xff, weight_bytes, streams[1]) == ASHLAR_OK);
-    queued.all.prepared = prepared;
-    queue_passes(&queued, false);
-    wait_for(streams[1]);
-    CHECK(memcmp(direct.all.y, queued.all.y, STEPS * BATCH * layout->output * sizeof(float)) == 0);
-    CHECK(memcmp(direct.all.hy, queued.all.hy,
-                 layout->pseudo_layers * BATCH * layout->state * sizeof(float)) == 0);
-    give(direct.memory);
-    give(queued.memory);
-    give(prepared);
-    give(late);
-    finish();
-}
 
 CASE_WITH(a_preparation_without_a_buffer_is_refused, set_up_rnn("memory=16MiB", ASHLAR_F32)) {
     char room[64];

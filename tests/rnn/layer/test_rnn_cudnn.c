@@ -216,24 +216,6 @@ CASE(dropout_that_drops_nothing_has_no_states) {
 
 /* ---- capture ---- */
 
-/* The strictest mode: any other call than work and queries would end the capture. */
-CASE(a_step_can_be_captured) {
-    const ashlar_rnn_config config = small_config();
-    REQUIRE(open_pair(&SHAPE, &PLAIN_LSTM, ASHLAR_F32, &config, true));
-    begin_capture();
-    CHECK(run_far(&far, true) == ASHLAR_OK);
-    cu_graph_exec exec = end_capture();
-    for (int i = 0; i < 2; i++) {
-        CHECK(ashlar__device_enter(gpu) == ASHLAR_OK);
-        CHECK(gpu->driver->table.graph_launch(exec, gpu_stream) == CU_SUCCESS);
-        gpu_wait();
-        ashlar__device_leave(gpu);
-    }
-    run_training(&near);
-    compare_forward(&far);
-    CHECK(gpu->driver->table.graph_exec_destroy(exec) == CU_SUCCESS);
-}
-
 CASE(the_first_forward_with_dropout_is_not_captured) {
     const ashlar_rnn_config config = dropping_config();
     REQUIRE(open_pair(&SHAPE, &PLAIN_LSTM, ASHLAR_F32, &config, true));

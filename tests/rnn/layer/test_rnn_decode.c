@@ -278,9 +278,4 @@ CASE(matrices_packed_as_bf16_give_the_bits_of_matrices_rounded_so) {
     }
 }
 
-CASE(the_cpu_has_no_decoder_for_other_types) {
-    CHECK(ashlar__decoder_of(ASHLAR_F16) == NULL && ashlar__decoder_of(ASHLAR_BF16) == NULL);
-    CHECK(ashlar__decoder_of(ASHLAR_F32) != ashlar__decoder_of(ASHLAR_F64));
-}
-
 RUN_CASES_OF_SET()

@@ -1,13 +1,15 @@
 /*
- * test_rnn_formula.c - the forward pass against the cells' formulas, step by step in double.
+ * test_rnn_formula.c - the forward pass against the cells' formulas, step by step in double; and
+ * the memory that passes need.
  *
  * The reference knows nothing of packed rows, products or gates side by side: it takes one
  * sequence, one layer, one direction and one unit at a time, straight from rnn_layout.h.
  */
 #include "tests/rnn/layer/rnn_cpu_fixture.h"
-#include "tests/rnn/product/set_fixture.h"
 
 #include "rnn/layer/dropout.h"
+#include "tests/check.h"
+#include "tests/rnn/product/set_fixture.h"
 
 enum { STEPS_MAX = 9, WIDTH_MAX = 80, HIDDEN_MAX = 40 };
 
@@ -193,6 +195,128 @@ CASE(wide_rows_are_the_formula_too) {
         check_sequence(&p, 1);
         drop_problems();
     }
+}
+
+/* ---- memory that the passes need, and that they stay inside it ---- */
+
+static void check_guards(const problem *p) {
+    for (size_t i = 0; i < 2; i++) {
+        size_t touched = 0;
+        for (size_t at = 0; p->guards[i] != NULL && at < GUARD_BYTES; at++) {
+            touched += p->guards[i][at] != GUARD;
+        }
+        CHECK_ZU(touched, 0);
+    }
+}
+
+CASE(no_call_writes_past_its_scratch) {
+    for (size_t i = 0; i < (size_t)KIND_COUNT * SHAPE_COUNT * 2; i++) {
+        const kind k = kind_at(i / 2 % KIND_COUNT);
+        const bool training = i % 2 == 0;
+        problem p;
+        REQUIRE(open_problem(&p, &SHAPES[i / 2 / KIND_COUNT], &k, ASHLAR_F32, training));
+        run_forward(&p);
+        if (training) {
+            run_backward(&p);
+        }
+        check_guards(&p);
+        drop_problems();
+    }
+}
+
+static void check_sizes_grow(const kind *k) {
+    const shape s = {.layers = 2, .input = 5, .hidden = 7};
+    const ashlar_rnn_config config = config_of(&s, k, ASHLAR_F32);
+    ashlar_rnn_layout layout;
+    REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
+    for (size_t steps = 1; steps < 20; steps++) {
+        for (size_t batch = 1; batch < 20; batch++) {
+            for (int training = 0; training < 2; training++) {
+                size_t reserve[3], work[3];
+                const bool keeps = training != 0;
+                REQUIRE(ashlar__rnn_cpu_sizes(&layout, steps, batch, keeps, &reserve[0],
+                                              &work[0]) == ASHLAR_OK);
+                REQUIRE(ashlar__rnn_cpu_sizes(&layout, steps + 1, batch, keeps, &reserve[1],
+                                              &work[1]) == ASHLAR_OK);
+                REQUIRE(ashlar__rnn_cpu_sizes(&layout, steps, batch + 1, keeps, &reserve[2],
+                                              &work[2]) == ASHLAR_OK);
+                CHECK(reserve[1] >= reserve[0] && reserve[2] >= reserve[0]);
+                CHECK(work[1] >= work[0] && work[2] >= work[0]);
+                CHECK((reserve[0] > 0) == keeps);
+            }
+        }
+    }
+}
+
+CASE(sizes_never_shrink_when_a_batch_grows) {
+    for (size_t i = 0; i < KIND_COUNT; i++) {
+        const kind k = kind_at(i);
+        check_sizes_grow(&k);
+    }
+}
+
+CASE(impossible_sizes_are_refused_and_write_nothing) {
+    const ashlar_rnn_config config = {.input = 5, .hidden = 8, .layers = 1, .dtype = ASHLAR_F64};
+    ashlar_rnn_layout layout;
+    REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
+    const struct {
+        size_t steps, batch;
+        ashlar_status want;
+    } cases[] = {
+        {0, 1, ASHLAR_EINVAL},
+        {1, 0, ASHLAR_EINVAL},
+        {SIZE_MAX, 1, ASHLAR_EOVERFLOW},
+        {1, SIZE_MAX, ASHLAR_EOVERFLOW},
+        {1, SIZE_MAX / 2 + 1, ASHLAR_EOVERFLOW},
+        {SIZE_MAX / 2 + 1, 2, ASHLAR_EOVERFLOW},
+        {(size_t)1 << 32, (size_t)1 << 32, ASHLAR_EOVERFLOW},
+        {(size_t)1 << 31, (size_t)1 << 30, ASHLAR_EOVERFLOW}, /* 2^61 rows of 8 or 32 elements */
+        {(size_t)1 << 28, (size_t)1 << 28, ASHLAR_EOVERFLOW}, /* 2^61 gates of 8 bytes */
+        {(size_t)1 << 31, 1, ASHLAR_OK},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int training = 0; training < 2; training++) {
+            size_t reserve = 11, work = 22;
+            CHECK(ashlar__rnn_cpu_sizes(&layout, cases[i].steps, cases[i].batch, training != 0,
+                                        &reserve, &work) == cases[i].want);
+            CHECK((reserve == 11 && work == 22) == (cases[i].want != ASHLAR_OK));
+        }
+    }
+    CHECK_HAS(ashlar_error_detail(), "lower steps");
+}
+
+/* ---- the numbers that decide what is dropped ---- */
+
+/* Block 0 of a group has the counter {group * lanes, sequence, step, layer}. */
+static void check_answer(const uint32_t counter[4], const uint32_t key[2], const uint32_t want[4]) {
+    const ashlar_dropout_row row = {.seed = (uint64_t)key[1] << 32 | key[0],
+                                    .sequence = counter[1],
+                                    .step = counter[2],
+                                    .layer = counter[3]};
+    uint32_t draws[ASHLAR_DROPOUT_DRAWS];
+    ashlar__dropout_draw(&row, counter[0] / ASHLAR_DROPOUT_LANES, draws);
+    const size_t lane = counter[0] % ASHLAR_DROPOUT_LANES;
+    for (size_t i = 0; i < 4; i++) {
+        CHECK_ZU(draws[i * ASHLAR_DROPOUT_LANES + lane], want[i]);
+    }
+}
+
+/* The known answers of Philox 4x32-10 that its authors publish. */
+CASE(the_generator_gives_its_known_answers) {
+    check_answer((uint32_t[]){0, 0, 0, 0}, (uint32_t[]){0, 0},
+                 (uint32_t[]){0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+    check_answer((uint32_t[]){0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+                 (uint32_t[]){0xffffffff, 0xffffffff},
+                 (uint32_t[]){0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
+    check_answer((uint32_t[]){0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+                 (uint32_t[]){0xa4093822, 0x299f31d0},
+                 (uint32_t[]){0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+}
+
+CASE(the_threshold_is_the_rate_in_32_bits) {
+    CHECK_ZU(ashlar__dropout_threshold(0), 0);
+    CHECK_ZU(ashlar__dropout_threshold(0.25), 0x40000000);
+    CHECK_ZU(ashlar__dropout_threshold(1 - 0x1p-53), 0xffffffff);
 }
 
 RUN_CASES_OF_SET()

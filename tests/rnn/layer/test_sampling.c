@@ -192,23 +192,6 @@ CASE(temperature_0_takes_the_likeliest_whatever_the_number) {
     }
 }
 
-/* Every symbol here has at least 1e-6 of the range, far more than rounding may take off it. */
-CASE_WITH(the_last_number_is_the_last_symbol_that_is_kept, open_sampling(CLASSES_MAX, 1, 100, 1)) {
-    int before_the_end = 0;
-    for (uint64_t seed = 1; seed <= 300; seed++) {
-        make_logits(seed);
-        int32_t last = CLASSES_MAX - 1;
-        (void)draw(0.5);
-        while (last > 0 && !(sampling.probabilities[last] > 0)) {
-            last--;
-        }
-        before_the_end += last < CLASSES_MAX - 1;
-        CHECK(draw(almost_one) == last);
-        CHECK(draw(1) == last); /* as if rounding had gone wrong */
-    }
-    CHECK(before_the_end > 100);
-}
-
 /* ---- the public sampler ---- */
 
 CASE(a_sampler_draws_as_its_parts_do_from_logits_of_every_type) {

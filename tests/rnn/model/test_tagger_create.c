@@ -1,8 +1,13 @@
 /*
- * test_tagger_create.c - building the tagger: its tensors and views, its first weights, and every
- * way in which it cannot be built.
+ * test_tagger_create.c - building the tagger: its tensors, and how it cannot be built; the buffers
+ * of a step, how long each is held, and that the estimate of all is what a training takes.
  */
 #include "tests/rnn/model/tagger_fixture.h"
+
+#include <ashlar/plan.h>
+
+#include "rnn/model/tagger_memory.h"
+#include "tests/text.h"
 
 static void check_tensor(const char *name, size_t rows, size_t cols) {
     size_t tensor = 0;
@@ -29,77 +34,6 @@ CASE(the_arena_holds_the_tensors_under_their_names) {
     check_tensor("linear.bias", 5, 0);
     CHECK(tagger->parameters.label_embedding == NULL);
     CHECK(memcmp(&tagger->config, &tagger_config, sizeof tagger_config) == 0);
-}
-
-/* The arena watches *pointer: if it points elsewhere, that is found. */
-static void check_watched(void **pointer) {
-    void *const right = *pointer;
-    *pointer = &tagger;
-    CHECK(ashlar_arena_check(tagger->arena) == ASHLAR_EMOVED);
-    *pointer = right;
-    CHECK(ashlar_arena_check(tagger->arena) == ASHLAR_OK);
-}
-
-CASE(views_point_into_the_arena_and_are_watched) {
-    tagger_config.label_embedding = 3;
-    REQUIRE(open_tagger("memory=64MiB"));
-    ashlar_tagger_views *const both[] = {&tagger->parameters, &tagger->gradients};
-    const ashlar_region regions[] = {ASHLAR_REGION_PARAMETERS, ASHLAR_REGION_GRADIENTS};
-    for (size_t i = 0; i < 2; i++) {
-        const struct {
-            void **pointer;
-            const char *name;
-        } all[] = {{&both[i]->character_embedding, "char_embedding.weight"},
-                   {&both[i]->character_stack, "char_lstm.weight_ih_l0"},
-                   {&both[i]->word_embedding, "word_embedding.weight"},
-                   {&both[i]->word_stack, "lstm.weight_ih_l0"},
-                   {&both[i]->label_embedding, "label_embedding.weight"},
-                   {&both[i]->weight, "linear.weight"},
-                   {&both[i]->bias, "linear.bias"}};
-        for (size_t j = 0; j < sizeof all / sizeof all[0]; j++) {
-            CHECK(*all[j].pointer == tensor_named(regions[i], all[j].name, NULL));
-            check_watched(all[j].pointer);
-        }
-    }
-}
-
-CASE_WITH(without_gradients_it_predicts_all_the_same, open_tagger("memory=64MiB")) {
-    made_tags made;
-    int32_t labels[64], want[64];
-    make_tags(&made, SHAPE, LENGTHS);
-    const double reference = predict_tags(&made, want);
-    close_tagger();
-    REQUIRE(set_up("memory=64MiB"));
-    REQUIRE(ashlar__tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_INFERENCE,
-                                  &tagger) == ASHLAR_OK);
-    REQUIRE(check_at_end(close_tagger));
-    CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_OK);
-    CHECK(tagger->gradients.weight == NULL && tagger->gradients.character_stack == NULL);
-    loss = (double *)(void *)take(sizeof *loss, streams[1]);
-    on_device = (int32_t *)(void *)take(sizeof made.data, streams[1]);
-    CHECK(predict_tags(&made, labels) == reference);
-    CHECK(memcmp(labels, want, (size_t)LENGTHS[0] * 4 * sizeof *want) == 0);
-}
-
-/* ---- first weights ---- */
-
-CASE_WITH(the_seed_decides_the_weights_in_both_types, open_tagger("memory=64MiB")) {
-    size_t count = 0;
-    static double first[64];
-    const double *weights = tensor_named(ASHLAR_REGION_PARAMETERS, "linear.weight", &count);
-    memcpy(first, weights, count * sizeof *weights);
-    CHECK(ashlar__tagger_init_weights(tagger, 4) == ASHLAR_OK);
-    CHECK(memcmp(first, weights, count * sizeof *weights) != 0);
-    CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_OK);
-    CHECK(memcmp(first, weights, count * sizeof *weights) == 0);
-    close_tagger();
-    tagger_config.dtype = ASHLAR_F32;
-    REQUIRE(open_tagger("memory=64MiB"));
-    const float *narrow =
-        (const float *)(const void *)tensor_named(ASHLAR_REGION_PARAMETERS, "linear.weight", NULL);
-    for (size_t i = 0; i < count; i++) {
-        CHECK(narrow[i] == (float)first[i]);
-    }
 }
 
 /* ---- failures ---- */
@@ -136,21 +70,163 @@ CASE_WITH(configurations_that_cannot_be_are_refused, set_up("memory=64MiB")) {
     ashlar__tagger_destroy(NULL);
 }
 
-CASE(whatever_fails_nothing_is_left_behind) {
-    size_t failures = 0;
-    tagger_config.label_embedding = 3;
-    for (unsigned long n = 1; n < 120; n++) {
-        REQUIRE(set_up("memory=64MiB"));
-        ashlar_status status;
-        HOST_FAILS_AT(n, status = create());
-        failures += status != ASHLAR_OK;
-        CHECK((status == ASHLAR_OK) == (tagger != NULL));
-        ashlar__tagger_destroy(tagger);
-        tagger = NULL;
-        CHECK_ZU(stats_now().live_blocks, 0);
-        tear_down();
+/* ---- how long ---- */
+
+/* The estimate is the sum at the peak, and the peak is the allocator's. */
+CASE(the_estimate_is_what_is_live_at_the_peak) {
+    made_tags made;
+    ashlar_tagger_estimate estimate;
+    const size_t labels[] = {0, 3, 0, 0, 200}, tags[] = {5, 5, 900, 5, 5};
+    const size_t character_hidden[] = {4, 4, 4, 12, 4};
+    const ashlar_tagger_phase peaks[] = {ASHLAR_TAGGER_WORD_BACKWARD, ASHLAR_TAGGER_WORD_BACKWARD,
+                                         ASHLAR_TAGGER_LABEL, ASHLAR_TAGGER_CHAR_FORWARD,
+                                         ASHLAR_TAGGER_TOKEN};
+    for (size_t i = 0; i < 5; i++) {
+        tagger_config.label_embedding = labels[i];
+        tagger_config.tags = tags[i];
+        tagger_config.character_hidden = character_hidden[i];
+        REQUIRE(open_tagger("memory=64MiB"));
+        make_tags(&made, SHAPE, LENGTHS);
+        (void)run_tags(&made);
+        REQUIRE(ashlar__tagger_estimate_make(tagger, &SHAPE, 3, &estimate) == ASHLAR_OK);
+        CHECK_ZU(estimate.weights_bytes + estimate.step_bytes + sizeof *loss + sizeof made.data,
+                 stats_now().live_peak_bytes);
+        CHECK_ZU(estimate.batches_bytes, 3 * 4 * (4 * 24 + 4 + 5 * 24));
+        CHECK_ZU(estimate.weights_bytes + estimate.batches_bytes + estimate.step_bytes,
+                 estimate.needed_bytes);
+        CHECK_ZU(estimate.weights_bytes,
+                 4 * ashlar_arena_region_bytes(tagger->arena, ASHLAR_REGION_PARAMETERS));
+        CHECK(estimate.peak == peaks[i]);
+        close_tagger();
     }
-    CHECK(failures > 40);
+}
+
+/* ---- failures ---- */
+
+/* After a failure no block is held, and the same step run again has the same loss. */
+static void check_recovers(const made_tags *made, uint64_t live_blocks, double want) {
+    CHECK_ZU(stats_now().live_blocks, live_blocks);
+    CHECK(run_tags(made) == want);
+}
+
+static void check_failing_calls(size_t launches, size_t pushes) {
+    const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func, ASHLAR_DRIVER_FN_ctx_push_current};
+    const size_t want_failures[] = {launches, pushes};
+    made_tags made;
+    REQUIRE(open_tagger("memory=64MiB,mode=adversarial,seed=1"));
+    make_tags(&made, SHAPE, LENGTHS);
+    const double want = run_tags(&made);
+    const uint64_t live_blocks = stats_now().live_blocks;
+    const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
+    const ashlar_tagger_batch batch = copied(&made);
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        FOR_DRIVER_FAILURES(n, status, calls[i],
+                            ashlar__tagger_step(tagger, &batch, &sizes, 0, loss)) {
+            if (status != ASHLAR_OK) {
+                check_recovers(&made, live_blocks, want);
+            }
+        }
+        CHECK_ZU(n - 1, want_failures[i]); /* so each one's status is looked at */
+    }
+    wait_for(streams[1]);
+    close_tagger();
+}
+
+/*
+ * Launches: two embeddings, two forward, three of joining, three of labelling, four backward, three
+ * of splitting, two embeddings. With feedback, instead of the three: of each of six tokens six,
+ * a split, and but for the first two embeddings and one more split.
+ */
+CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
+    check_failing_calls(2 + 2 + 3 + 3 + 4 + 3 + 2, 19);
+    tagger_config.label_embedding = 3;
+    check_failing_calls(16 + 6 * 7 + 5 * 3, 16 + 6 * 7 + 1 + 5 * 3);
+}
+
+/* ---- the estimate is what a training takes ---- */
+
+static ashlar_tagger_shape largest;
+
+static ashlar_status rehearse(void *user, size_t length) {
+    (void)user;
+    const ashlar_tagger_bytes sizes =
+        sizes_of((ashlar_tagger_shape){length, largest.batch, largest.width});
+    return ashlar__tagger_dry_run(tagger, &sizes);
+}
+
+/* ---- the reported case ---- */
+
+/* 96 words of 25 sentences, 17 characters: what took 6.5 GB elsewhere. */
+static void use_reported_sizes(void) {
+    largest = (ashlar_tagger_shape){.steps = 96, .batch = 25, .width = 17};
+    tagger_config = (ashlar_tagger_config){.words = 10000,
+                                           .characters = 100,
+                                           .tags = 45,
+                                           .word_embedding = 200,
+                                           .character_embedding = 50,
+                                           .character_hidden = 100,
+                                           .hidden = 200,
+                                           .layers = 1,
+                                           .cell = ASHLAR_RNN_LSTM,
+                                           .directions = 2,
+                                           .dtype = ASHLAR_F32};
+}
+
+static void check_reported_case(size_t label_embedding) {
+    ashlar_tagger_estimate estimate;
+    ashlar_warmup_report report;
+    use_reported_sizes();
+    tagger_config.label_embedding = label_embedding;
+    REQUIRE(open_tagger_cached("memory=2GiB", 64 * MIB));
+    REQUIRE(ashlar__tagger_estimate_make(tagger, &largest, 2, &estimate) == ASHLAR_OK);
+    unsigned char *batches = take(estimate.batches_bytes, streams[1]);
+    const ashlar_warmup_options as = {.stream = streams[1],
+                                      .min_length = 1,
+                                      .max_length = largest.steps,
+                                      .length_bucket_count =
+                                          label_embedding > 0 ? largest.steps : 1,
+                                      .dry_run = rehearse};
+    CHECK(ashlar_allocator_warmup(allocator, &as, &report) == ASHLAR_OK);
+    CHECK(report.is_planned && report.is_steady);
+    give(batches);
+    const ashlar_stats stats = stats_now();
+    CHECK(stats.reserved_peak_bytes >= estimate.needed_bytes);
+    CHECK((double)stats.reserved_peak_bytes <= 1.05 * (double)estimate.needed_bytes);
+    CHECK(stats.reserved_peak_bytes < 400 * 1000 * 1000);
+    close_tagger();
+}
+
+CASE(the_reported_case_takes_what_it_needs) {
+    check_reported_case(0);
+    check_reported_case(32);
+}
+
+/* ---- the text ---- */
+
+CASE(the_estimate_is_printed_with_its_reasons) {
+    ashlar_tagger_estimate estimate;
+    use_reported_sizes();
+    tagger_config.label_embedding = 32;
+    REQUIRE(open_tagger("memory=2GiB"));
+    REQUIRE(ashlar__tagger_estimate_make(tagger, &largest, 2, &estimate) == ASHLAR_OK);
+    ashlar__tagger_estimate_print(text_begin(), &estimate,
+                                  estimate.needed_bytes + estimate.needed_bytes / 50);
+    const char *text = text_end();
+    CHECK_HAS(text, "for 96 words (T) of 25 sentences (B), 17 characters (C)");
+    CHECK_HAS(text, "vectors of labels of 32 (F)");
+    CHECK_HAS(text,
+              "* parameters                         [3110725]                    11.87  always");
+    CHECK_HAS(
+        text,
+        "* characters' vectors                [C, T*B, E_c]                 7.78  CHAR_FORWARD to "
+        "CHAR_WEIGHTS");
+    CHECK_HAS(text,
+              "  a token's logits                   [B, K]                        0.00  TOKEN\n");
+    CHECK_HAS(text, "* CHAR_FORWARD     characters, forward");
+    CHECK_HAS(text, "  TOKEN            the same token by token");
+    CHECK_HAS(text, " MiB at CHAR_FORWARD, the peak (*): ");
+    CHECK_HAS(text, "1.020 times that.");
+    CHECK(strstr(text, "\n  logits ") == NULL); /* what is not taken */
 }
 
 RUN_CASES_AFTER(usual_tagger(); check_each = usual_tagger)

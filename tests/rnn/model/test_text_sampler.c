@@ -245,24 +245,6 @@ CASE_WITH(more_texts_than_can_be_addressed_are_refused, open_lively_model("memor
 
 /* ---- what decides the text ---- */
 
-CASE(a_seed_gives_the_same_text_and_another_gives_another) {
-    static const char *const specs[] = {"memory=64MiB", "memory=64MiB",
-                                        "memory=64MiB,mode=adversarial,seed=1", "memory=64MiB"};
-    int32_t texts[4][DRAWN];
-    for (size_t i = 0; i < 4; i++) {
-        REQUIRE(open_lively_model(specs[i]));
-        unsigned char *dirty = take((size_t)1 << 16, streams[1]);
-        CHECK(ashlar_fill(device, dirty, 0xff, (size_t)1 << 16, streams[1]) == ASHLAR_OK);
-        give(dirty); /* the sampler gets memory that is not zero */
-        REQUIRE(open_sampler(1, i == 3 ? 10 : 9));
-        draw(texts[i], DRAWN);
-        close_sampler();
-    }
-    CHECK(memcmp(texts[0], texts[1], sizeof texts[0]) == 0);
-    CHECK(memcmp(texts[0], texts[2], sizeof texts[0]) == 0);
-    CHECK(memcmp(texts[0], texts[3], sizeof texts[0]) != 0);
-}
-
 /* What else there is to sampling, test_sampling.c has. */
 CASE(the_choice_is_the_one_that_was_configured) {
     const ashlar_sampling_config samplings[] = {{.temperature = 0, .top_p = 1},
@@ -282,55 +264,7 @@ CASE(the_choice_is_the_one_that_was_configured) {
     CHECK(memcmp(texts[0], texts[3], sizeof texts[0]) != 0);
 }
 
-/* ---- memory ---- */
-
-CASE_WITH(nothing_is_allocated_after_create, open_lively_model("memory=64MiB")) {
-    int32_t symbols[DRAWN];
-    const uint64_t live_blocks = stats_now().live_blocks;
-    REQUIRE(open_sampler(1, 9));
-    CHECK_ZU(stats_now().live_blocks, live_blocks + 1);
-    const uint64_t alloc_count = stats_now().alloc_count;
-    const ashlar_driver_counts before = counts_now();
-    draw(symbols, DRAWN);
-    const ashlar_driver_counts after = counts_now();
-    CHECK(after.memory == before.memory && after.order == before.order);
-    CHECK(after.query == before.query && after.wait == before.wait + DRAWN);
-    CHECK_ZU(stats_now().alloc_count, alloc_count);
-    ashlar__text_sampler_destroy(sampler);
-    CHECK_ZU(stats_now().live_blocks, live_blocks);
-    ashlar__text_sampler_destroy(NULL);
-    close_model();
-}
-
 /* ---- failures ---- */
-
-CASE_WITH(a_create_that_fails_leaves_nothing_behind, open_lively_model("memory=64MiB")) {
-    static const int calls[] = {ASHLAR_DRIVER_FN_memset_d8_async,
-                                ASHLAR_DRIVER_FN_launch_host_func};
-    static const size_t failures[] = {1, 2}; /* weights are packed, then a symbol is read */
-    const uint64_t live_blocks = stats_now().live_blocks;
-    sampler = NULL;
-    for (size_t i = 0; i < 2; i++) {
-        for (uint64_t n = 1; n <= failures[i]; n++) {
-            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
-            CHECK(!open_sampler(1, 9) && sampler == NULL);
-            CHECK_ZU(stats_now().live_blocks, live_blocks);
-        }
-    }
-    unsigned long n = 1;
-    for (bool is_open = false; !is_open && n < 500; n++) {
-        ashlar_status status;
-        HOST_FAILS_AT(n, status = create_sampler(1, 9));
-        is_open = status == ASHLAR_OK;
-        CHECK(is_open || status == ASHLAR_EHOSTMEM || (status == ASHLAR_ENOMEM && n > 9));
-        CHECK((sampler != NULL) == is_open);
-        CHECK_ZU(stats_now().live_blocks, live_blocks + is_open);
-        const bool is_choice = n >= 4 && n <= 6;
-        CHECK(n > 9 || strstr(ashlar_error_detail(), is_choice ? "19 symbols" : "a sampler"));
-    }
-    CHECK(n > 11);
-    close_sampler();
-}
 
 static void check_failing_draw(const int *calls, const size_t *failures, size_t count) {
     REQUIRE(open_lively_model("memory=64MiB"));

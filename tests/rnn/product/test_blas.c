@@ -138,13 +138,6 @@ CASE(an_empty_dimension_is_legal) {
     }
 }
 
-CASE(one_row_with_an_empty_sum_is_still_written) {
-    product p = make_product(0, 1, 7, 0, 0);
-    check_product(&p);
-    p.adds = true;
-    check_product(&p);
-}
-
 CASE(nan_in_one_row_stays_in_that_row) {
     enum { M = 9, N = 33, K = 20 };
     const product p = make_product(2, M, N, K, 0);
@@ -158,27 +151,6 @@ CASE(nan_in_one_row_stays_in_that_row) {
         }
     }
     CHECK(wrong == 0);
-}
-
-/* Large enough to be cut both ways: in columns, and in rows where a is transposed. */
-CASE(any_number_of_threads_gives_the_same_bits) {
-    enum { SIDE = 216 }; /* 9.6 pieces' worth */
-    static float a[SIDE * SIDE], b[SIDE * SIDE], one[SIDE * SIDE], many[SIDE * SIDE];
-    static double unused[SIDE * SIDE];
-    draw(a, unused, SIDE * SIDE);
-    draw(b, unused, SIDE * SIDE);
-    for (int trans = 0; trans < 4; trans++) {
-        const bool trans_a = (trans & 1) != 0, trans_b = (trans & 2) != 0;
-        for (size_t threads = 1; threads <= 9; threads += 2) {
-            float *const c = threads == 1 ? one : many;
-            memset(c, 0xff, sizeof one);
-            ashlar__workers_set_count(threads);
-            ashlar__gemm_f32(trans_a, trans_b, SIDE, SIDE, SIDE, a, SIDE, b, SIDE, false, c, SIDE);
-            CHECK(threads == 1 || memcmp(one, many, sizeof one) == 0);
-        }
-        CHECK(!isnan(one[0]) && !isnan(one[SIDE * SIDE - 1]));
-    }
-    ashlar__workers_set_count(0);
 }
 
 CASE(the_implementation_has_a_name_and_counts_its_threads) {

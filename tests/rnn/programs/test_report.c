@@ -164,20 +164,6 @@ CASE(the_tables_hold_the_numbers) {
     CHECK_HAS(text, "at most\n  user                          1.00       0.00\n");
 }
 
-CASE(the_words_tell_of_the_plan) {
-    ashlar_train_report r = a_report();
-    const char *text = print(&r);
-    CHECK_HAS(text, "a step needs 50.00 MiB at its peak and has 53.00 MiB (1.060 x).\n");
-    CHECK_HAS(text,
-              "The plan, 52.00 MiB and 4.00 % above that peak, served 651 blocks of 653 steps "
-              "and\nmissed 652.\nNot proven steady: only one was looked at.\n");
-    r.step_memory.is_planned = false;
-    r.step_memory.is_steady = true;
-    text = print(&r);
-    CHECK_HAS(text, "(1.060 x),\nwithout a plan.\nSteady: no step takes memory");
-    CHECK(strstr(text, "The plan") == NULL);
-}
-
 CASE(the_account_holds_every_tag) {
     const ashlar_train_report r = a_report();
     ashlar__report_print_account(text_begin(), &r.stats, r.growth);
@@ -390,17 +376,6 @@ static const char *show_long(ashlar_progress *p, double seconds) {
     p->shown_at = -1e9;
     show_step(p, 12, seconds);
     return shown + before;
-}
-
-CASE(time_left_is_in_minutes_and_hours) {
-    ashlar_progress p;
-    CHECK(unsetenv("COLUMNS") == 0);
-    REQUIRE(open_shown(&p));
-    p.is_terminal = true;
-    CHECK_HAS(show_long(&p, 19.6), "  59 s left");
-    CHECK_HAS(show_long(&p, 20), "  1:00 min left");
-    CHECK_HAS(show_long(&p, 1000), "  50:00 min left");
-    CHECK_HAS(show_long(&p, 3000), "  2:30 h left");
 }
 
 /* What is left out first is what is told least often; at least the step stays. */

@@ -105,16 +105,6 @@ CASE(a_terminal_gets_no_control_characters) {
     CHECK(fclose(terminal) == 0 && close(master) == 0);
 }
 
-CASE_WITH(a_prime_may_hold_the_mark, open_byte_model()) {
-    ashlar_text_config config = config_of("", 1);
-    config.prime = "a\0b";
-    config.prime_bytes = 3;
-    prefer('c');
-    config.sampler.sampling.temperature = 0;
-    CHECK(ashlar__text_write(model, text_begin(), &config, NULL) == ASHLAR_OK);
-    CHECK(strcmp(text_end(), "a\n%\nbc\n") == 0);
-}
-
 /* ---- what it takes ---- */
 
 /* The text is as long as the early look and much longer: nothing grows, and nobody asks. */
@@ -156,54 +146,7 @@ CASE(no_length_of_text_takes_memory_with_any_cell) {
     model_config = usual;
 }
 
-/* A block that someone takes in the middle of it shows: the report looks when it says it does. */
-static FILE *watched;
-static size_t watched_bytes;
-static void *extra[2];
-
-static ssize_t take_on_the_way(void *unused, const char *bytes, size_t count) {
-    (void)unused, (void)bytes;
-    watched_bytes += count;
-    if (watched_bytes == ASHLAR_TEXT_EARLY_BYTES || watched_bytes == ASHLAR_TEXT_EARLY_BYTES + 1) {
-        const bool is_late = watched_bytes > ASHLAR_TEXT_EARLY_BYTES;
-        CHECK(ashlar_alloc(allocator, 500, streams[1], &extra[is_late]) == ASHLAR_OK);
-    }
-    return (ssize_t)count;
-}
-
-CASE(a_block_that_was_taken_shows_where_it_was_taken) {
-    ashlar_text_report r;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_INFERENCE));
-    watched = fopencookie(NULL, "w", (cookie_io_functions_t){.write = take_on_the_way});
-    REQUIRE(watched != NULL && setvbuf(watched, NULL, _IONBF, 0) == 0);
-    ((float *)model->parameters.bias)[5] = 1000; /* no mark, which is more than one byte */
-    const ashlar_text_config config = config_of("", ASHLAR_TEXT_EARLY_BYTES + 1);
-    CHECK(ashlar__text_write(model, watched, &config, &r) == ASHLAR_OK);
-    CHECK(fclose(watched) == 0);
-    CHECK_ZU(r.early.live_bytes, r.start.live_bytes + 500);
-    CHECK_ZU(r.end.live_bytes, r.start.live_bytes + 1000);
-    CHECK_ZU(r.early.alloc_count, r.start.alloc_count + 1);
-    CHECK_ZU(r.end.alloc_count, r.start.alloc_count + 2);
-    CHECK(ashlar_free(allocator, extra[0]) == ASHLAR_OK);
-    CHECK(ashlar_free(allocator, extra[1]) == ASHLAR_OK);
-}
-
 /* ---- failures ---- */
-
-CASE_WITH(text_that_cannot_be_drawn_ends_with_its_status, open_byte_model()) {
-    const ashlar_text_config config = config_of("ab", 2);
-    for (uint64_t n = 1; n <= 6; n++) { /* packing, the mark, "ab", a step for each byte */
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
-        ashlar_text_report report = {.bytes = 77};
-        CHECK(ashlar__text_write(model, text_begin(), &config, &report) == ASHLAR_EDRIVER);
-        const char *text = text_end();
-        CHECK_ZU(report.bytes, 77);
-        const size_t symbols = n <= 2 ? 0 : n == 3 ? 1 : n <= 5 ? 2 : 3;
-        CHECK(strlen(text) == symbols + 1 && text[symbols] == '\n');
-        CHECK(symbols == 0 || text[0] == 'a');
-    }
-    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
-}
 
 /* A reader that went away does not want the rest of a text without end. */
 CASE_WITH(a_text_that_cannot_be_written_ends_at_once, open_byte_model()) {
@@ -216,12 +159,6 @@ CASE_WITH(a_text_that_cannot_be_written_ends_at_once, open_byte_model()) {
     CHECK_ZU(report.bytes, 77);
     CHECK(ferror(full) != 0);
     (void)fclose(full);
-}
-
-CASE_WITH(a_text_without_room_for_its_sampler_is_refused, open_byte_model()) {
-    const ashlar_text_config config = config_of("ab", 2);
-    FILE *out = nowhere();
-    HOST_FAILS_AT(1, CHECK(ashlar__text_write(model, out, &config, NULL) == ASHLAR_EHOSTMEM));
 }
 
 /* Each allocation fails once; nothing is left behind, and no text is written. */

@@ -61,22 +61,6 @@ static void train_all(const ashlar_train_config *config, shown *to, ashlar_train
     REQUIRE(train(config, to, out) == ASHLAR_OK);
 }
 
-CASE(every_optimizer_makes_the_loss_fall) {
-    const char *const names[] = {"sgd", "adam", "adamw", "adagrad", "rmsprop"};
-    const double rates[] = {1, 0.02, 0.02, 0.1, 0.01};
-    for (int i = 0; i < 5; i++) {
-        ashlar_train_config config = small_config(40);
-        ashlar_train_rule rule = usual();
-        config.optimizer.learning_rate = rates[i];
-        config.optimizer.momentum = i == 0 ? 0.5 : 0;
-        rule.optimizer = names[i];
-        REQUIRE(ashlar__train_rule_apply(&rule, &config) == ASHLAR_OK);
-        train_all(&config, &seen, &report);
-        CHECK(report.loss_last < 0.8 * report.loss_first);
-        CHECK(report.steps_skipped == 0);
-    }
-}
-
 CASE(the_schedule_decides_each_steps_rate) {
     static shown runs[2];
     ashlar_train_report reports[2];

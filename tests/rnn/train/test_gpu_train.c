@@ -131,19 +131,12 @@ CASE(what_a_length_first_needs_of_cudnn_is_there_before_the_first_step) {
     CHECK(on_gpu.report.is_tf32);
 }
 
-CASE(an_lstm_trains_as_on_the_cpu) {
-    const ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
-    compare(&config);
-}
-
-CASE(a_gru_trains_as_on_the_cpu) {
-    const ashlar_train_config config = config_of(ASHLAR_RNN_GRU, 0);
-    compare(&config);
-}
-
-CASE(a_projection_trains_as_on_the_cpu) {
-    const ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 5);
-    compare(&config);
+CASE(stacks_train_as_on_the_cpu) {
+    const ashlar_train_config configs[] = {
+        config_of(ASHLAR_RNN_LSTM, 0), config_of(ASHLAR_RNN_GRU, 0), config_of(ASHLAR_RNN_LSTM, 5)};
+    for (size_t i = 0; i < 3; i++) {
+        compare(&configs[i]);
+    }
 }
 
 /* The device runs the RNN over the padding, too, which no loss and no gradient sees. */

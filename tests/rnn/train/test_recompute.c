@@ -227,28 +227,6 @@ CASE(with_dropout_gradients_are_the_slopes_of_the_loss) {
     }
 }
 
-/* In single precision, leftovers in every buffer, work delayed: the same bits. */
-CASE(the_order_of_execution_does_not_change_a_bit) {
-    static const char *const specs[] = {"memory=64MiB", "memory=64MiB,mode=adversarial,seed=1",
-                                        "memory=64MiB,mode=adversarial,seed=2"};
-    made_batch made;
-    make_batch(&made, 13, 6, SORTED);
-    for (size_t i = 0; i < 3; i++) {
-        REQUIRE(open_window(specs[i]));
-        unsigned char *dirty = take((size_t)1 << 20, streams[1]);
-        CHECK(ashlar_fill(device, dirty, 0xff, (size_t)1 << 20, streams[1]) == ASHLAR_OK);
-        give(dirty);
-        for (int again = 0; again < 2; again++) {
-            run_window(&made, &(recipe){.chunk = 3, .weight = weight_of(&made)}, &chunked);
-            if (i == 0 && again == 0) {
-                whole = chunked;
-            }
-            check_same(&chunked, &whole, 0);
-        }
-        close_window();
-    }
-}
-
 /* ---- memory and work ---- */
 
 /* Sizes that shrink with the length, as a back end's may: the rest of 1 needs more than the 4. */

@@ -108,22 +108,6 @@ CASE(with_loss_scaling_that_skips_steps) {
     has_spoilt_steps = false;
 }
 
-CASE_WITH(more_than_once_and_without_a_plan, open_case("memory=256MiB")) {
-    static shown whole, tail;
-    ashlar_train_config config = config_of(STEPS);
-    REQUIRE(train_and_save(&config, other_path, &whole, &report) == ASHLAR_OK);
-    for (size_t first = 0; first < STEPS; first += 8) {
-        config = config_of(first + 8);
-        config.resume_file = first > 0 ? path : NULL;
-        config.without_plan = first % 16 == 0;
-        config.buckets = 1 + first % 3;
-        REQUIRE(train_and_save(&config, path, &tail, &report) == ASHLAR_OK);
-        CHECK(tail.steps[7].loss_step == whole.steps[first + 7].loss_step);
-        CHECK(tail.steps[7].loss == whole.steps[first + 7].loss);
-    }
-    CHECK(are_files_same(path, other_path));
-}
-
 /* ---- while it runs ---- */
 
 /* What is under the name after each step. */

@@ -1,10 +1,14 @@
 /*
  * test_step_fixed.c - padded steps, queued call by call or launched as one graph: the same bits,
- * three calls of the driver; what has changed since a capture is queued, and named.
+ * three calls of the driver; what has changed since a capture is queued, and named; which graphs
+ * are kept.
  */
 #include "tests/rnn/train/train_fixture.h"
 
+#include "allocator/base/host.h"
+#include "rnn/train/step_fixed.h"
 #include "rnn/train/train_impl.h"
+#include "tests/check.h"
 
 enum { STEPS = 24, PLANTED_AT = 8, GRAPHS = 100 };
 
@@ -308,6 +312,56 @@ CASE_WITH(a_lack_of_host_memory_is_an_error_or_a_step_that_is_queued, open_text(
     }
     driver->table = real;
     CHECK(refused > 0);
+}
+
+/* ---- which captured steps are kept ---- */
+
+static ashlar_step_graphs graphs;
+
+static void put(size_t length, size_t buffer) {
+    ashlar_step_graph *place = ashlar__step_graphs_place(&graphs);
+    ashlar__step_graph_drop(place);
+    place->length = length;
+    place->buffer = buffer;
+    place->used_at = ++graphs.uses;
+}
+
+CASE(a_graph_is_found_by_length_and_buffer) {
+    REQUIRE(ashlar__step_graphs_init(&graphs, 3) == ASHLAR_OK);
+    CHECK(ashlar__step_graphs_find(&graphs, 8, 0) == NULL);
+    put(8, 0);
+    put(8, 1);
+    const ashlar_step_graph *found = ashlar__step_graphs_find(&graphs, 8, 1);
+    CHECK(found != NULL && found->length == 8 && found->buffer == 1);
+    CHECK(ashlar__step_graphs_find(&graphs, 8, 0) != found);
+    CHECK(ashlar__step_graphs_find(&graphs, 9, 0) == NULL);
+    ashlar__step_graphs_finish(&graphs);
+}
+
+CASE(the_one_used_longest_ago_makes_way) {
+    REQUIRE(ashlar__step_graphs_init(&graphs, 3) == ASHLAR_OK);
+    put(1, 0);
+    put(2, 0);
+    put(3, 0);
+    CHECK(ashlar__step_graphs_place(&graphs)->length == 1);
+    CHECK(ashlar__step_graphs_find(&graphs, 1, 0) != NULL);
+    CHECK(ashlar__step_graphs_place(&graphs)->length == 2);
+    put(4, 0); /* in the place of 2 */
+    CHECK(ashlar__step_graphs_find(&graphs, 2, 0) == NULL);
+    CHECK(ashlar__step_graphs_find(&graphs, 3, 0) != NULL);
+    CHECK(ashlar__step_graphs_place(&graphs)->length == 1);
+    ashlar__step_graph_drop(ashlar__step_graphs_find(&graphs, 4, 0));
+    CHECK(ashlar__step_graphs_place(&graphs)->length == 0); /* a free place first */
+    ashlar__step_graphs_finish(&graphs);
+    ashlar__step_graphs_finish(&graphs);
+}
+
+CASE(without_host_memory_there_are_none) {
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__step_graphs_init(&graphs, 3) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(0);
+    CHECK(graphs.most == 0);
+    ashlar__step_graphs_finish(&graphs);
 }
 
 RUN_CASES()

@@ -1,14 +1,280 @@
 /*
- * test_task.c - the text task behind the loop's interface: its batches, its steps, what it says of
- * itself; and the loop with a task that is none of text.
+ * test_task.c - the text task without the loop around it: a batch in micro-batches, in parts and in
+ * shards has the gradients of the whole one, in a fraction of its memory; what the task says of
+ * itself.
  */
-#include "tests/rnn/train/task_fixture.h"
+#include "tests/rnn/train/train_fixture.h"
 
-#include "rnn/data/batcher.h"
+#include <ashlar/arena.h>
+
 #include "allocator/base/json.h"
+#include "rnn/data/batcher.h"
+#include "rnn/train/shards.h"
 #include "rnn/train/task_options.h"
 
-/* ---- batches and steps ---- */
+static ashlar_task *task;
+static double *losses; /* device */
+
+static void close_task(void) {
+    check_forget(close_task);
+    give(losses);
+    ashlar__task_close(task);
+    CHECK_ZU(stats_now().live_blocks, 0);
+    task->table->destroy(task);
+    ashlar_allocator_destroy(allocator);
+    task = NULL;
+}
+
+static bool open_task(const ashlar_train_config *config) {
+    if (ashlar__task_text_create(corpus, config, &task) != ASHLAR_OK ||
+        ashlar_allocator_create(device, &allocator) != ASHLAR_OK ||
+        ashlar__task_open(task, allocator, streams[1], ASHLAR_REGIONS_ALL) != ASHLAR_OK) {
+        return false;
+    }
+    losses = (double *)(void *)take(task->max_parts * sizeof *losses, streams[1]);
+    return check_at_end(close_task);
+}
+
+/* Forward and backward of the buffer's batch, in one part, to its end. */
+static double run_buffer(size_t buffer, uint64_t seed) {
+    *losses = 0;
+    CHECK(ashlar_arena_zero(task->arena, ASHLAR_REGION_GRADIENTS, streams[1]) == ASHLAR_OK);
+    CHECK(task->table->upload(task, buffer, streams[1]) == ASHLAR_OK);
+    CHECK(task->table->step(task, buffer, 0, seed, losses) == ASHLAR_OK);
+    wait_for(streams[1]);
+    return *losses;
+}
+
+static float *gradients_of_task(void) {
+    return ashlar_arena_region(task->arena, ASHLAR_REGION_GRADIENTS);
+}
+
+static size_t gradients_count(void) {
+    return ashlar_arena_region_bytes(task->arena, ASHLAR_REGION_GRADIENTS) / sizeof(float);
+}
+
+enum { ELEMENTS_MAX = 1 << 15, STEPS = 12, B = 12 };
+
+static float whole[ELEMENTS_MAX], sum[ELEMENTS_MAX];
+
+static ashlar_train_config config_in(size_t micro) {
+    ashlar_train_config config = small_config(STEPS);
+    config.batch = B;
+    config.accumulate = micro;
+    return config;
+}
+
+/* Gradients are sums over a few hundred positions, in another order. */
+static void check_gradients(const float *got) {
+    size_t wrong = 0, used = 0;
+    for (size_t i = 0; i < gradients_count(); i++) {
+        wrong += fabsf(got[i] - whole[i]) <= 1e-6f + 1e-4f * fabsf(whole[i]) ? 0 : 1;
+        used += whole[i] != 0;
+    }
+    CHECK_ZU(wrong, 0);
+    CHECK(used > gradients_count() / 8);
+}
+
+/* Three batches in a row, each of another length. */
+static void check_micro(size_t micro, size_t recompute) {
+    for (size_t batch = 0; batch < 3; batch++) {
+        double loss = 0;
+        for (size_t i = 0; i < 2; i++) {
+            ashlar_train_config config = config_in(i == 0 ? 1 : micro);
+            config.recompute = i == 0 ? 0 : recompute;
+            REQUIRE(open_task(&config));
+            ashlar__batch_sampler_skip(task->sampler, batch);
+            const ashlar_task_batch drawn = task->table->next(task, 1);
+            const ashlar_task_part part = task->table->part(task, 1, 0);
+            CHECK(drawn.parts == 1 && part.tokens == drawn.tokens && part.length == drawn.length);
+            const double got = run_buffer(1, 77);
+            if (i == 0) {
+                loss = got;
+                REQUIRE(gradients_count() <= ELEMENTS_MAX);
+                memcpy(whole, gradients_of_task(), gradients_count() * sizeof whole[0]);
+            } else {
+                CHECK_NEAR(got, loss, 0, 1e-6);
+                check_gradients(gradients_of_task());
+            }
+            close_task();
+        }
+    }
+}
+
+CASE_WITH(gradients_are_those_of_the_whole_batch, open_text("memory=256MiB")) {
+    for (size_t micro = 1; micro <= B; micro++) {
+        if (B % micro == 0) {
+            check_micro(micro, 0);
+        }
+    }
+    check_micro(3, 5); /* in chunks too */
+}
+
+CASE(a_training_is_the_same_to_tolerance_in_a_fraction_of_the_memory) {
+    static shown runs[2];
+    ashlar_train_report reports[2];
+    for (size_t i = 0; i < 2; i++) {
+        const ashlar_train_config config = config_in(i == 0 ? 1 : 4);
+        REQUIRE(open_text("memory=256MiB"));
+        REQUIRE(train(&config, &runs[i], &reports[i]) == ASHLAR_OK);
+        close_text();
+        CHECK_ZU(reports[i].training.management, 0);
+        CHECK_ZU(reports[i].step_memory.misses, 0);
+        CHECK_ZU(reports[i].step_memory.hits, STEPS * 9 * (i == 0 ? 1 : 4));
+        CHECK_ZU(reports[i].step_memory.bound_bytes, reports[i].step_bytes);
+    }
+    for (size_t step = 0; step < STEPS; step++) {
+        CHECK_NEAR(runs[1].steps[step].loss_step, runs[0].steps[step].loss_step, 0, 1e-4);
+    }
+    CHECK(reports[1].step_bytes < reports[0].step_bytes * 3 / 10);
+    CHECK_ZU(reports[1].savings_count, 1);
+    CHECK(strcmp(reports[1].savings[0].option, "accumulate") == 0);
+    CHECK_ZU(reports[1].savings[0].value, 4);
+    CHECK_ZU(reports[1].savings[0].bytes, reports[0].step_bytes); /* as it was measured there */
+}
+
+CASE_WITH(a_batch_that_cannot_be_divided_is_refused, open_text("memory=256MiB")) {
+    const ashlar_train_config config = config_in(5);
+    CHECK_FAILS(train_once(&config), ASHLAR_EINVAL,
+                "--accumulate: 5 does not divide the 12 sequences of --batch");
+}
+
+/* ---- truncated back-propagation: as many updates as parts, in the memory of one ---- */
+
+enum { PART = 7 };
+
+static ashlar_train_config config_in_parts(size_t steps) {
+    ashlar_train_config config = small_config(steps);
+    config.batch = BATCH;
+    config.bptt = PART;
+    return config;
+}
+
+/* Sequences four times as long in the same memory, but for the states and the tokens. */
+CASE_WITH(memory_is_that_of_a_part, open_text("memory=256MiB")) {
+    ashlar_train_report parts, at_once, shorter;
+    ashlar_train_config config = config_in_parts(10);
+    REQUIRE(train(&config, &seen, &parts) == ASHLAR_OK);
+    CHECK(parts.stats.live_blocks == 8); /* the states as well */
+    size_t updates = 0;
+    for (size_t i = 0; i < seen.count; i++) {
+        updates += (seen.steps[i].length + PART - 1) / PART;
+    }
+    CHECK_ZU(parts.step_memory.steps_replayed, updates);
+    CHECK_ZU(parts.step_memory.hits, updates * 9);
+    config.bptt = 0;
+    REQUIRE(train(&config, &seen, &at_once) == ASHLAR_OK);
+    config.max_length = PART;
+    REQUIRE(train(&config, &seen, &shorter) == ASHLAR_OK);
+    CHECK_ZU(parts.step_memory.bound_bytes, shorter.step_memory.bound_bytes);
+    CHECK_ZU(parts.step_bytes, parts.step_memory.bound_bytes);
+    CHECK_ZU(parts.savings_count, 1);
+    CHECK(strcmp(parts.savings[0].option, "bptt") == 0 && parts.savings[0].value == PART);
+    CHECK_ZU(parts.savings[0].bytes, at_once.step_memory.bound_bytes);
+    CHECK(at_once.step_bytes > 3 * parts.step_bytes);
+}
+
+/* All three ways to save at once, each accounted for. */
+CASE_WITH(options_go_together, open_text("memory=256MiB")) {
+    static shown alone, together;
+    ashlar_train_report without[3];
+    ashlar_train_config config = config_in_parts(12);
+    REQUIRE(train(&config, &alone, &report) == ASHLAR_OK);
+    config.accumulate = 2;
+    REQUIRE(train(&config, &together, &without[2]) == ASHLAR_OK);
+    config.recompute = 3;
+    REQUIRE(train(&config, &together, &report) == ASHLAR_OK);
+    for (size_t step = 0; step < 12; step++) {
+        CHECK_NEAR(together.steps[step].loss_step, alone.steps[step].loss_step, 0, 1e-4);
+    }
+    ashlar_train_config other = config;
+    other.accumulate = 1;
+    REQUIRE(train(&other, &alone, &without[0]) == ASHLAR_OK);
+    other = config;
+    other.bptt = 0;
+    REQUIRE(train(&other, &alone, &without[1]) == ASHLAR_OK);
+    CHECK_ZU(report.savings_count, 3);
+    CHECK_ZU(report.step_bytes, report.step_memory.bound_bytes);
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const names[] = {"accumulate", "bptt", "recompute"};
+        CHECK(strcmp(report.savings[i].option, names[i]) == 0);
+        CHECK_ZU(report.savings[i].bytes, without[i].step_memory.bound_bytes);
+        CHECK(without[i].step_memory.bound_bytes > report.step_bytes);
+    }
+    CHECK(report.training.management == 0 && report.step_memory.misses == 0);
+}
+
+/* ---- shards: together they have the gradients, the losses and the dropout of the whole batch ----
+ */
+
+static ashlar_train_config shards_in(size_t shards) {
+    ashlar_train_config config = small_config(8);
+    config.dropout = 0.4;
+    config.batch = 16;
+    config.shards = shards;
+    return config;
+}
+
+/* Run the batch of one task, shard by shard; returns the loss. */
+static double run_shards(const ashlar_train_config *config) {
+    const size_t shards = config->shards == 0 ? 1 : config->shards;
+    double loss = 0;
+    memset(sum, 0, sizeof sum);
+    CHECK(open_task(config));
+    const ashlar_task_batch drawn = task->table->next(task, 1);
+    CHECK_ZU(task->table->part(task, 1, 0).tokens, drawn.tokens);
+    for (size_t shard = 0; shard < shards; shard++) {
+        task->shard = shard;
+        loss += run_buffer(1, 77);
+        CHECK(gradients_count() <= ELEMENTS_MAX);
+        for (size_t i = 0; i < gradients_count(); i++) {
+            sum[i] += gradients_of_task()[i];
+        }
+    }
+    return loss;
+}
+
+CASE_WITH(shards_have_the_gradients_of_the_whole_batch_with_dropout, open_text("memory=256MiB")) {
+    for (size_t accumulate = 1; accumulate <= 2; accumulate++) {
+        ashlar_train_config config = shards_in(0);
+        config.accumulate = accumulate;
+        const double loss = run_shards(&config);
+        memcpy(whole, sum, sizeof whole);
+        close_task();
+        for (config.shards = 1; config.shards <= 8; config.shards *= 2) {
+            CHECK_NEAR(run_shards(&config), loss, 0, 1e-6);
+            check_gradients(sum);
+            close_task();
+        }
+    }
+}
+
+CASE(as_many_shards_as_a_batch_allows_are_chosen) {
+    CHECK_ZU(ashlar__shards_choose(16, 1), 8);
+    CHECK_ZU(ashlar__shards_choose(16, 4), 4);
+    CHECK_ZU(ashlar__shards_choose(25, 1), 1);
+    CHECK_ZU(ashlar__shards_choose(64, 1), 8);
+    CHECK_ZU(ashlar__shards_choose(12, 3), 4);
+}
+
+CASE(divisions_that_cannot_be_are_refused) {
+    ashlar_train_config config = shards_in(3);
+    CHECK_FAILS(ashlar__shards_check(&config), ASHLAR_EINVAL, "3 are no power of 2");
+    config = shards_in(16);
+    CHECK_FAILS(ashlar__shards_check(&config), ASHLAR_EINVAL, "16 are more than 8");
+    config = shards_in(8);
+    config.batch = 20;
+    CHECK_FAILS(ashlar__shards_check(&config), ASHLAR_EINVAL, "--batch: 20");
+    config = shards_in(2);
+    config.pads = true;
+    CHECK_FAILS(ashlar__shards_check(&config), ASHLAR_EINVAL, "--pad");
+    config = shards_in(2);
+    CHECK(ashlar__shards_check(&config) == ASHLAR_OK);
+    const ashlar_shards all = ashlar__shards_of(&config);
+    CHECK(all.all == 2 && all.first == 0 && all.count == 2);
+}
+
+/* ---- the text task by itself ---- */
 
 /* A step takes what the dry run took, whatever the options. */
 CASE_WITH(a_rehearsal_takes_what_a_step_takes, open_text("memory=256MiB")) {
@@ -40,33 +306,6 @@ static const char *metadata_text(const ashlar_metadata *metadata, const char *ke
         }
     }
     return "none";
-}
-
-CASE_WITH(facts_tell_options_and_text, open_text("memory=256MiB")) {
-    static ashlar_metadata metadata, position, later;
-    ashlar_train_config config = small_config(1);
-    config.accumulate = 2;
-    config.bptt = 9;
-    config.recomputes_auto = true;
-    REQUIRE(open_task(&config));
-    metadata.count = position.count = later.count = 0;
-    ashlar__task_add_facts(task, &metadata);
-    CHECK(strcmp(metadata_text(&metadata, "ashlar.cell"), "lstm") == 0);
-    CHECK(strcmp(metadata_text(&metadata, "ashlar.layers"), "2") == 0);
-    CHECK(strcmp(metadata_text(&metadata, "ashlar.accumulate"), "2") == 0);
-    CHECK(strcmp(metadata_text(&metadata, "ashlar.bptt"), "9") == 0);
-    CHECK(strcmp(metadata_text(&metadata, "ashlar.recompute"), "6") == 0); /* twice the root of 9 */
-    CHECK_HAS(metadata_text(&metadata, "ashlar.text"), "60 records, ");
-    (void)task->table->next(task, 0);
-    (void)task->table->next(task, 1);
-    ashlar__task_add_position(task, &position);
-    ashlar_task *opened = task, *other = NULL;
-    CHECK(ashlar__task_text_create(corpus, &config, &other) == ASHLAR_OK);
-    ashlar__batch_sampler_skip(other->sampler, 2);
-    ashlar__task_add_position(other, &later);
-    CHECK(position.count == 1 && strcmp(position.pairs[0].value, later.pairs[0].value) == 0);
-    other->table->destroy(other);
-    task = opened;
 }
 
 /* Twice the least that is not below the root; none where that is no less than everything. */

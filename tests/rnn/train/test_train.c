@@ -229,43 +229,6 @@ CASE(other_stacks_dropout_and_parts_are_those_of_the_loop_too) {
     }
 }
 
-/*
- * Per step: 8 launches, an upload, which asks what its memory is, 2 fills, then the update and the
- * two copies of results; and the prefetch's events: recorded behind the upload and the step, waited
- * for in between. One wait.
- */
-CASE(driver_calls_are_counted_by_phase) {
-    enum { STEPS = 12 };
-    ashlar_train_config config = small_config(STEPS);
-    config.batch = 64; /* so that a step needs more than the weights left mapped */
-    REQUIRE(open_text("memory=256MiB"));
-    const ashlar_driver_counts before = counts_now();
-    const uint64_t managed = management_calls();
-    REQUIRE(open_trainer(&config) == ASHLAR_OK);
-    REQUIRE(ashlar__trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
-    const ashlar_driver_counts after = counts_now();
-    CHECK_ZU(report.training.management, 0);
-    CHECK_ZU(report.training.work, STEPS * (15 + 3));
-    CHECK_ZU(report.training.wait, STEPS);
-    CHECK_ZU(report.warmup.work, 12);
-    CHECK_ZU(report.warmup.wait, 3);
-    CHECK(report.warmup.management > 0);
-    /* Regions cleared, 3 parts and the optimizer copied, each after a question. */
-    CHECK_ZU(report.setup.work, 4 + 2 * (3 + 2));
-    CHECK_ZU(report.setup.wait, 1);
-    CHECK_ZU(report.setup.management + report.warmup.management,
-             management_calls() - managed - 3 * STEPS);
-    CHECK(report.setup.management >= after.order - before.order - 3 * STEPS);
-    CHECK(after.order - before.order > 3 * STEPS);
-    CHECK(report.stats.is_sealed && report.stats.driver_calls_sealed == 0);
-    CHECK(report.stats.live_blocks == 7 && report.stats.alloc_count > STEPS * 9);
-    close_trainer();
-    /* The staging went back; the device has a block and eight events for copies. */
-    CHECK(CALLS(mem_free_host) + 1 == CALLS(mem_host_alloc));
-    CHECK(CALLS(stream_create) == CALLS(stream_destroy) + STREAMS);
-    CHECK(CALLS(event_create) == CALLS(event_destroy) + 8);
-}
-
 /* The plan decides where blocks lie, and nothing else. */
 CASE(the_plan_changes_no_loss_and_serves_every_block) {
     enum { STEPS = 25 };

@@ -14,44 +14,30 @@ static void check_refused(const ashlar_train_config *config, ashlar_status statu
     CHECK(trainer == NULL);
 }
 
-/* Each count one larger. */
-static void check_counts(ashlar_train_config *c) {
+/* Counts one larger, and reals half of what they were: of the task's options, the optimizer's and
+ * the loop's own. */
+static void check_numbers(ashlar_train_config *c) {
     const struct {
         size_t *field;
         const char *message;
     } counts[] = {{&c->layers, "ashlar.layers is 2 there, and 3 here"},
-                  {&c->hidden, "ashlar.hidden is 16 there, and 17 here"},
-                  {&c->embedding, "ashlar.embedding is 8 there, and 9 here"},
                   {&c->batch, "ashlar.batch is 7 there, and 8 here"},
                   {&c->max_length, "ashlar.max_length is 32 there, and 33 here"},
-                  {&c->stride, "ashlar.stride is 0 there, and 1 here"},
                   {&c->projection, "ashlar.projection is 0 there, and 1 here"},
-                  {&c->bptt, "ashlar.bptt is 0 there, and 1 here"},
-                  {&c->recompute, "ashlar.recompute is 0 there, and 1 here"},
                   {&c->seed, "ashlar.seed is 5 there, and 6 here"}};
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        ++*counts[i].field;
-        check_refused(c, ASHLAR_EFORMAT, counts[i].message);
-        --*counts[i].field;
-    }
-}
-
-/* Each real number half of it. */
-static void check_reals(ashlar_train_config *c) {
     const struct {
         double *field;
         const char *message;
     } reals[] = {
         {&c->optimizer.learning_rate, "ashlar.learning_rate is 0.01 there, and 0.005 here"},
-        {&c->optimizer.beta1, "ashlar.beta1 is 0.9 there, and 0.45 here"},
-        {&c->optimizer.beta2, "ashlar.beta2 is 0.999 there, and 0.4995 here"},
-        {&c->optimizer.smoothing, "ashlar.smoothing is 0.99 there, and 0.495 here"},
         {&c->optimizer.epsilon, "ashlar.epsilon is 1e-08 there, and 5e-09 here"},
-        {&c->optimizer.weight_decay, "ashlar.weight_decay is 0.01 there, and 0.005 here"},
         {&c->optimizer.clip_norm, "ashlar.clip is 1 there, and 0.5 here"},
-        {&c->optimizer.scale_growth, "ashlar.scale_growth is 2 there, and 1 here"},
-        {&c->optimizer.scale_backoff, "ashlar.scale_backoff is 0.5 there, and 0.25 here"},
         {&c->schedule.rate, "ashlar.schedule_rate is 0.01 there, and 0.005 here"}};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        ++*counts[i].field;
+        check_refused(c, ASHLAR_EFORMAT, counts[i].message);
+        --*counts[i].field;
+    }
     for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
         *reals[i].field /= 2;
         check_refused(c, ASHLAR_EFORMAT, reals[i].message);
@@ -60,26 +46,15 @@ static void check_reals(ashlar_train_config *c) {
 }
 
 static void check_words(ashlar_train_config *c) {
-    c->accumulate = 7;
-    check_refused(c, ASHLAR_EFORMAT, "ashlar.accumulate is 1 there, and 7 here");
-    c->accumulate = 1;
     c->optimizer.kind = ASHLAR_OPTIMIZER_ADAM;
     check_refused(c, ASHLAR_EFORMAT, "ashlar.optimizer is adamw there, and adam here");
     c->optimizer.kind = ASHLAR_OPTIMIZER_ADAMW;
     c->cell = ASHLAR_RNN_GRU;
     check_refused(c, ASHLAR_EFORMAT, "ashlar.cell is lstm there, and gru here");
     c->cell = ASHLAR_RNN_LSTM;
-    c->dropout = 0.5;
-    check_refused(c, ASHLAR_EFORMAT, "ashlar.dropout is 0 there, and 0.5 here");
-    c->dropout = 0;
     c->without_bias_decay = true;
     check_refused(c, ASHLAR_EFORMAT, "ashlar.without_bias_decay is 0 there, and 1 here");
     c->without_bias_decay = false;
-    c->schedule.kind = ASHLAR_SCHEDULE_STEP;
-    c->schedule.step_size = 1;
-    c->schedule.gamma = 1;
-    check_refused(c, ASHLAR_EFORMAT, "ashlar.schedule is constant there, and step here");
-    c->schedule.kind = ASHLAR_SCHEDULE_CONSTANT;
 }
 
 CASE_WITH(another_configuration_is_refused_and_named, open_case("memory=256MiB")) {
@@ -87,8 +62,7 @@ CASE_WITH(another_configuration_is_refused_and_named, open_case("memory=256MiB")
     REQUIRE(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);
     ashlar_train_config c = config_of(9);
     c.resume_file = path;
-    check_counts(&c);
-    check_reals(&c);
+    check_numbers(&c);
     check_words(&c);
     c.steps = 5;
     check_refused(&c, ASHLAR_EINVAL, "5 steps are done already");

@@ -1,10 +1,12 @@
 /*
- * test_train_errors.c - the training loop from below: what it gives to the driver, and what it says
- * when something goes wrong.
+ * test_train_errors.c - the training loop from below: what it says when something goes wrong, and
+ * batches that go to the device one step ahead, on a stream of their own.
  */
 #include "tests/rnn/train/train_fixture.h"
 
 #include <time.h>
+
+#include "rnn/train/prefetch.h"
 
 /* ---- what goes wrong while it runs ---- */
 
@@ -145,33 +147,88 @@ CASE(failures_at_many_points_leave_nothing_behind) {
     CHECK(count_failures(true, 60) > 20);
 }
 
-CASE(each_call_of_a_step_may_fail) {
-    /* The device's own page-locked memory, its events and their five records come first; without
-     * them copies wait. */
-    static const struct {
-        int fn;
-        uint64_t first, count;
-    } calls[] = {{ASHLAR_DRIVER_FN_launch_host_func, 1, 8 + 9},
-                 {ASHLAR_DRIVER_FN_memcpy_htod_async, 1, 3 + 1 + 2 + 1},
-                 {ASHLAR_DRIVER_FN_memcpy_dtoh_async, 1, 2},
-                 {ASHLAR_DRIVER_FN_memset_d8_async, 1, 4 + 2 + 2},
-                 {ASHLAR_DRIVER_FN_stream_synchronize, 1, 1},
-                 {ASHLAR_DRIVER_FN_stream_create, 1, 2},
-                 {ASHLAR_DRIVER_FN_mem_host_alloc, 1 + 1, 2},
-                 {ASHLAR_DRIVER_FN_event_create, 8 + 1, 4},
-                 {ASHLAR_DRIVER_FN_event_record, 5 + 1, 2},
-                 {ASHLAR_DRIVER_FN_stream_wait_event, 1, 1},
-                 {ASHLAR_DRIVER_FN_event_synchronize, 1, 1}};
-    const ashlar_train_config config = small_config(1);
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        uint64_t n = calls[i].first;
-        for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 500; n++) {
-            REQUIRE(open_text("memory=256MiB"));
-            DRIVER_FAILS_AT(calls[i].fn, n, CU_UNKNOWN, status = train_once(&config));
-            CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
-            close_text();
-        }
-        CHECK_ZU(n - 1 - calls[i].first, calls[i].count);
+/* ---- batches that go to the device one step ahead ---- */
+
+enum { STEPS = 20 };
+
+static const char *const ADVERSARIAL[] = {
+    "memory=256MiB,mode=adversarial,seed=1", "memory=256MiB,mode=adversarial,seed=2",
+    "memory=256MiB,mode=adversarial,seed=3", "memory=256MiB,mode=adversarial,seed=4"};
+enum { SEEDS = 4 };
+
+static shown runs[2];
+
+/* ---- how it goes ---- */
+
+/* What is done to the driver, in its order: U upload, W wait on a stream, S wait on the host. */
+static char log_text[16 * STEPS];
+static size_t log_count;
+static ashlar_driver_table real;
+static cu_stream steps_stream, copies_stream;
+
+static void note(char what) {
+    if (log_count + 1 < sizeof log_text) {
+        log_text[log_count++] = what;
+        log_text[log_count] = '\0';
+    }
+}
+
+static cu_result note_upload(cu_ptr dst, const void *src, size_t bytes, cu_stream stream) {
+    copies_stream = stream;
+    note('U');
+    return real.memcpy_htod_async(dst, src, bytes, stream);
+}
+
+static cu_result note_wait(cu_stream stream, cu_event event, unsigned int flags) {
+    steps_stream = stream;
+    note('W');
+    return real.stream_wait_event(stream, event, flags);
+}
+
+static cu_result note_host_wait(cu_event event) {
+    note('S');
+    return real.event_synchronize(event);
+}
+
+static cu_result note_synchronize(cu_stream stream) {
+    note('!');
+    return real.stream_synchronize(stream);
+}
+
+static void watch(void) {
+    driver->table.memcpy_htod_async = note_upload;
+    driver->table.stream_wait_event = note_wait;
+    driver->table.event_synchronize = note_host_wait;
+    driver->table.stream_synchronize = note_synchronize;
+}
+
+/* A batch is uploaded while the step before it runs: before the host has waited for that one. */
+CASE_WITH(the_host_is_one_step_behind, open_text("memory=256MiB")) {
+    ashlar_train_config config = small_config(5);
+    real = driver->table;
+    REQUIRE(open_trainer(&config) == ASHLAR_OK);
+    log_count = 0;
+    watch();
+    runs[0].count = 0;
+    CHECK(ashlar__trainer_run(trainer, show, &runs[0], &report) == ASHLAR_OK);
+    driver->table = real;
+    /* The warm-up's upload, then draw and queue; no stream is waited for by the host. */
+    CHECK(strcmp(log_text, "UUWUWSUWSUWSUWSS") == 0);
+    CHECK(steps_stream != copies_stream);
+}
+
+/* A training that ends amid queued work: page-locked memory is not taken from under it. */
+CASE(an_end_amid_queued_work_waits_for_it) {
+    for (uint64_t n = 1; n < 12; n++) {
+        ashlar_train_config config = small_config(6);
+        REQUIRE(open_text(ADVERSARIAL[n % SEEDS]));
+        const uint64_t kept = CALLS(mem_host_alloc) - CALLS(mem_free_host);
+        REQUIRE(open_trainer(&config) == ASHLAR_OK);
+        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_event_record, n, CU_UNKNOWN,
+                        CHECK(ashlar__trainer_run(trainer, NULL, NULL, &report) == ASHLAR_EDRIVER));
+        close_trainer();
+        close_text();
+        CHECK(CALLS(mem_host_alloc) - CALLS(mem_free_host) == kept);
     }
 }
 
