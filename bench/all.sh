@@ -122,7 +122,7 @@ for group in $groups; do
     esac
 done
 
-"$program" report "$made" || exit
+"$here/bench/report.py" "$made" || exit
 if ! cp -R "$made" "$out/.new.$$"; then
     rm -rf "$out/.new.$$"
     exit 1

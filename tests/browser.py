@@ -23,6 +23,7 @@ except ImportError as missing:
     print(f'1..0 # SKIP {missing}: the Debian packages is python3-selenium')
     sys.exit(0)
 
+BENCH_REPORT = pathlib.Path(__file__).resolve().parents[1] / 'bench' / 'report.py'
 WIDTHS = {'telephone': 400, 'tablet': 768, 'desk': 1280}
 
 # Each piece of text that can be seen: its words, its rectangle, its colour, what it stands on, its
@@ -341,13 +342,13 @@ def logs(cases, browser, viewer, replay, folder):
                 browser.text('[role=alert]')) else browser.text('#files'))
 
 
-def benchmarks(cases, browser, bench, results, folder):
+def benchmarks(cases, browser, results, folder):
     # README.md was made by the program that had the rules of losses before.
     readme = (pathlib.Path(results) / 'README.md').read_text()
     for name in ['machine'] + re.findall(r'^## .*\(`(\w+)`\)', readme, re.MULTILINE):
         for file in pathlib.Path(results).glob(f'{name}.*'):
             shutil.copy(file, folder)
-    subprocess.run([bench, 'report', folder], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, BENCH_REPORT, folder], check=True, stdout=subprocess.DEVNULL)
     browser.open(folder / 'report.html')
     rows = json.loads((folder / 'alloc.json').read_text())
     rows = rows if isinstance(rows, list) else rows['rows']
@@ -384,7 +385,7 @@ def main():
         report(cases, browser, train, folder)
         memory(cases, browser, viewer, folder)
         logs(cases, browser, viewer, replay, folder)
-        benchmarks(cases, browser, bench, results, folder / 'results')
+        benchmarks(cases, browser, results, folder / 'results')
     cases.check('nothing_is_asked_of_a_network', [
         url for url in browser.requests() if not url.startswith(('file:', 'data:'))])
     cases.check('and_the_browser_has_no_complaint', browser.driver.get_log('browser'))

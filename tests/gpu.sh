@@ -278,6 +278,7 @@ all_steps() {
     step costs 50 'what each call for memory costs, by size and by handles beside it' probe costs
     step updates 50 'how fast the kernels go through memory, beside a copy of as many bytes' \
         probe updates
+    step products 40 "what fp32 products cost as we ask for them and as PyTorch does" probe products
     step pytorch_calls 80 'all that PyTorch asks of an allocator is answered' \
         framework torch_calls.py
     step pytorch 80 'PyTorch trains to the same losses in our memory' pytorch
@@ -345,7 +346,7 @@ for file in "$out"/*.json; do
     case $file in
     */machine.json | */torch.json) continue ;;
     esac
-    [ ! -e "$file" ] || "$bench" report "$out" || failed=1
+    [ ! -e "$file" ] || "$here/bench/report.py" "$out" || failed=1
     break
 done
 printf '\n%s s; results: %s (all output: %s; both: %s)\n' "$(now)" "$out" "$logs" "$archive"

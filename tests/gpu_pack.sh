@@ -37,7 +37,8 @@ copy() { # FROM TO FILE...: those that are there, by their names below FROM
 
 copy "$here" "$root" run docs tools/set_up.sh tests/gpu_set_up.sh tests/gpu.sh tests/run_suite.py tests/count_cases.py \
     tests/torch_lstm.py tests/torch_calls.py tests/torch_step.py tests/cupy_calls.py tests/gpu \
-    allocator/dropin/ashlar_torch.py bench/all.sh bench/without_paths.sh LICENSE
+    allocator/dropin/ashlar_torch.py bench/all.sh bench/report.py bench/without_paths.sh \
+    tools/viewer.html LICENSE
 
 # Shared libraries go by each name that a program may look for.
 for name in $(cd "$build" && find . -name '*.so*' ! -path '*.p' ! -path '*.p/*' ! -path './gpu/*'); do

@@ -21,7 +21,7 @@ typedef struct ashlar_shared_library {
 
 /* Whether one struct of function pointers has been filled. It is filled once in the process. */
 typedef struct ashlar_shared_table {
-    ashlar_lock lock; /* = ASHLAR_LOCK(ASHLAR_RANK_SHARED_LIBRARY) */
+    ashlar_lock lock; /* = ASHLAR_LOCK(ASHLAR_LEVEL_SHARED_LIBRARY) */
     bool is_filled;   /* guarded by `lock` */
 } ashlar_shared_table;
 

@@ -163,7 +163,7 @@ void ashlar__lock_about_to_acquire(const ashlar_lock *lock) {
 }
 
 void ashlar__lock_acquired(ashlar_lock *lock) {
-    ASHLAR_CHECK2(lock->rank != ASHLAR_RANK_NONE);
+    ASHLAR_CHECK2(lock->rank != ASHLAR_LEVEL_NONE);
     ASHLAR_CHECK2(!ashlar__lock_is_held(lock)); /* otherwise the list would become circular */
     lock->next_held = held_locks;
     held_locks = lock;
@@ -205,7 +205,7 @@ void ashlar__lock_about_to_release(ashlar_lock *lock) {
 
 #endif
 
-void ashlar__lock_init(ashlar_lock *lock, ashlar_lock_rank rank) {
+void ashlar__lock_init(ashlar_lock *lock, ashlar_lock_level rank) {
 #if ASHLAR_DEBUG >= 2
     forget(lock); /* in a forked child, the calling thread may have held it */
 #endif

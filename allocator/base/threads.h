@@ -68,30 +68,29 @@ void *ashlar__thread_data_if_any(ashlar_thread_datum datum);
  * names the file that has the lock, and the data that the lock guards or the work under way while
  * it is held.
  */
-typedef enum ashlar_lock_rank {
-    ASHLAR_RANK_NONE,           /* of zeroed memory in which no lock was made */
-    ASHLAR_RANK_LIBRARY_HANDLE, /* rnn/layer, arena/reduce: a handle of cuDNN, cuBLAS, NCCL */
-    ASHLAR_RANK_SHARED_LIBRARY, /* base/shared_library.c: a table of functions being filled */
-    ASHLAR_RANK_TORCH_GRAPHS,   /* dropin/torch_graphs.c: memory of PyTorch's graphs */
-    ASHLAR_RANK_DROPIN_FREES,   /* dropin/frees.c: an ashlar_frees being made */
-    ASHLAR_RANK_DROPIN_DEVICES, /* dropin/devices.c: a device's allocator being made */
-    ASHLAR_RANK_CAPTURES,       /* dropin/frees_wait.c: captures under way */
-    ASHLAR_RANK_LEAK_LIST,      /* core/reports.c: allocators that report their leaks */
-    ASHLAR_RANK_ALLOCATOR_LIST, /* core/allocators.c: every allocator */
-    ASHLAR_RANK_CACHE_PARTING,  /* core/cache.c: which allocator each cache belongs to */
-    ASHLAR_RANK_ALLOCATOR,      /* one per allocator; a thread holds only one of them at a time */
-    ASHLAR_RANK_PATTERN_CHECK,  /* guard/guard_fill.c: comparisons under way */
-    ASHLAR_RANK_DRIVER_OPEN,    /* driver/driver_cuda.c, soft/soft_device.c */
-    ASHLAR_RANK_SOFT_SETUP,     /* soft/soft_device.c: the first configuration */
-    ASHLAR_RANK_SOFT,           /* the software device's state */
-    ASHLAR_RANK_WORKERS_OWNER,  /* arena/compute/workers.c: who may hand out work */
-    ASHLAR_RANK_WORKERS,        /* arena/compute/workers.c: the work handed out */
-} ashlar_lock_rank;
+typedef enum ashlar_lock_level {
+    ASHLAR_LEVEL_NONE,           /* of zeroed memory in which no lock was made */
+    ASHLAR_LEVEL_LIBRARY_HANDLE, /* rnn/layer, arena/reduce: a handle of cuDNN, cuBLAS, NCCL */
+    ASHLAR_LEVEL_SHARED_LIBRARY, /* base/shared_library.c: a table of functions being filled */
+    ASHLAR_LEVEL_TORCH_GRAPHS,   /* dropin/torch_graphs.c: memory of PyTorch's graphs */
+    ASHLAR_LEVEL_DROPIN_FREES,   /* dropin/frees.c: an ashlar_frees being made */
+    ASHLAR_LEVEL_DROPIN_DEVICES, /* dropin/devices.c: a device's allocator being made */
+    ASHLAR_LEVEL_CAPTURES,       /* dropin/frees_wait.c: captures under way */
+    ASHLAR_LEVEL_ALLOCATOR_LIST, /* core/allocators.c: every allocator */
+    ASHLAR_LEVEL_CACHE_PARTING,  /* core/cache.c: which allocator each cache belongs to */
+    ASHLAR_LEVEL_ALLOCATOR,      /* one per allocator; a thread holds only one of them at a time */
+    ASHLAR_LEVEL_PATTERN_CHECK,  /* guard/guard_fill.c: comparisons under way */
+    ASHLAR_LEVEL_DRIVER_OPEN,    /* driver/driver_cuda.c, soft/soft_device.c */
+    ASHLAR_LEVEL_SOFT_SETUP,     /* soft/soft_device.c: the first configuration */
+    ASHLAR_LEVEL_SOFT,           /* the software device's state */
+    ASHLAR_LEVEL_WORKERS_OWNER,  /* arena/compute/workers.c: who may hand out work */
+    ASHLAR_LEVEL_WORKERS,        /* arena/compute/workers.c: the work handed out */
+} ashlar_lock_level;
 
 typedef struct ashlar_lock {
     pthread_mutex_t mutex;
 #if ASHLAR_DEBUG >= 2
-    ashlar_lock_rank rank;
+    ashlar_lock_level rank;
     struct ashlar_lock *next_held; /* the next in the list of locks that its holder holds; only
                                     * the holder writes it */
 #endif
@@ -122,7 +121,7 @@ void ashlar__lock_about_to_release(ashlar_lock *lock);
 
 /* Make an unlocked lock. A forked child calls this, too, for a lock that some other thread of the
  * parent may have held at the fork. */
-void ashlar__lock_init(ashlar_lock *lock, ashlar_lock_rank rank);
+void ashlar__lock_init(ashlar_lock *lock, ashlar_lock_level rank);
 void ashlar__lock_finish(ashlar_lock *lock); /* no thread may hold it */
 
 static inline void ashlar__lock_acquire(ashlar_lock *lock) {

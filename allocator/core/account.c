@@ -27,9 +27,10 @@ void ashlar__count_free_locked(ashlar_allocator *a, ashlar_cache *own, size_t re
     ashlar__publish_locked(a, own);
 }
 
-void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
+void ashlar__stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
     ASHLAR_OWNS(&a->lock);
-    size_t cached_bytes = ashlar__returned_bytes_claimed(a);
+    ashlar__caches_take_over_locked(a);
+    size_t cached_bytes = ashlar__returned_bytes_locked(a);
     const size_t used_bytes = ashlar__heap_used_bytes(&a->heap);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         ASHLAR_MAY_TOUCH(cache);
@@ -53,13 +54,6 @@ void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     stats->reserved_bytes = a->heap.range.mapped_bytes;
     stats->driver_calls = a->client.calls;
     stats->driver_calls_sealed = stats->is_sealed ? a->client.calls - a->calls_at_seal : 0;
-}
-
-void ashlar__stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
-    ASHLAR_OWNS(&a->lock);
-    ashlar__caches_claim_locked(a, ashlar__cache_recent);
-    ashlar__stats_sum_claimed(a, stats);
-    ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
 ashlar_trace_event ashlar__trace_event_of(const ashlar_allocator *a, ashlar_trace_action action,

@@ -6,10 +6,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/*
- * By default one thread's cache may hold 1/32 of the device's memory, and its large blocks half of
- * that.
- */
+/* Of the device's memory: the default of cache_bytes, of which large blocks may be half. */
 enum { CACHE_DIVISOR = 32 };
 
 /* The bytes that the allocator may map: the smaller of the two limits in the options. */
@@ -41,10 +38,7 @@ static void fix(ashlar_allocator *a) {
     ASHLAR_CHECK2(a->constants.base % ASHLAR_BLOCK_ALIGN == 0 && a->constants.range_bytes > 0);
 }
 
-/*
- * Events are added, and listeners told of them, under the lock, so every call on an allocator with
- * a trace takes the lock.
- */
+/* From now on every call takes the lock, under which listeners are told. */
 static void begin_events(ashlar_allocator *a) {
     a->client.trace = &a->ring;
     a->modes |= 1u << ASHLAR_MODE_TRACE;
@@ -66,15 +60,9 @@ void ashlar__allocator_listen(ashlar_allocator *a, int place, ashlar_trace_liste
     begin_events(a);
 }
 
-/*
- * The most bytes that one thread's cache may hold. 0 in a guard mode: guards must see every call,
- * so there are no caches.
- */
+/* The most bytes of one thread's cache. 0 with a guard, which must see every call. */
 static size_t cache_bytes_of(const ashlar_config *config, size_t memory_bytes) {
-    if (config->guard != ASHLAR_GUARD_OFF) {
-        return 0;
-    }
-    if (config->cache_bytes == ASHLAR_CACHE_NONE) {
+    if (config->guard != ASHLAR_GUARD_OFF || config->cache_bytes == ASHLAR_CACHE_NONE) {
         return 0;
     }
     return config->cache_bytes == 0 ? memory_bytes / CACHE_DIVISOR : (size_t)config->cache_bytes;
@@ -136,7 +124,13 @@ static void count_locked(ashlar_allocator *a, ashlar_others *others) {
     others->idle_bytes += stats.reserved_bytes - stats.block_bytes;
 }
 
-/* For allocators.c. */
+static void report_leaks(ashlar_allocator *a) {
+    if (ashlar__lock_try_acquire(&a->lock)) {
+        ashlar__leaks_report_locked(a);
+        ashlar__allocator_leave(a);
+    }
+}
+
 static bool give_back(ashlar_allocator *a, size_t bytes, bool may_wait, ashlar_others *others) {
     if (ashlar__has_deferred(a)) {
         bool unused;
@@ -168,6 +162,7 @@ static const ashlar_allocator_acts acts = {
     .begin_wait = ashlar__allocator_begin_wait,
     .end_wait = ashlar__allocator_end_wait,
     .give_back = give_back,
+    .report_leaks = report_leaks,
 };
 
 ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_config *given,
@@ -194,16 +189,13 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
     a->seal = config->seal;
     a->planner.options = ashlar__plan_options_chosen((ashlar_plan_options){0});
     fix(a);
-    ashlar__lock_init(&a->lock, ASHLAR_RANK_ALLOCATOR);
+    ashlar__lock_init(&a->lock, ASHLAR_LEVEL_ALLOCATOR);
     status = ashlar_allocator_reserve(a, (size_t)config->reserve_bytes);
     if (status != ASHLAR_OK) {
         ashlar_allocator_destroy(a);
         return status;
     }
     a->reports_leaks = config->report_leaks;
-    if (a->reports_leaks) {
-        ashlar__leaks_register(a);
-    }
     ashlar__allocator_acts = &acts;
     ashlar__allocator_enlist(a);
     *out = a;
@@ -243,17 +235,12 @@ static void report_at_end(ashlar_allocator *a) {
     while (ashlar__guard_take_finding(a) != ASHLAR_OK) {
     }
     if (a->reports_leaks) {
-        ashlar__lock_acquire(&a->lock);
-        ashlar__leaks_report_locked(a);
-        ashlar__lock_release(&a->lock);
+        report_leaks(a);
     }
 }
 
-/*
- * Wait for all work of the device, since a guard's queued comparisons must not outlive the guard. A
- * failed wait is tried once more. If the second one fails, too, the device is lost, and work that
- * has not run by then never will.
- */
+/* A guard's queued comparisons must not outlive it. If a second wait fails, too, the device is
+ * lost: work that has not run by then never will. */
 static bool wait_for_all(ashlar_allocator *a) {
     bool is_over = false;
     for (int attempt = 0; attempt < 2 && !is_over; attempt++) {
@@ -270,7 +257,6 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
         return;
     }
     ashlar__allocator_delist(a);
-    ashlar__leaks_unregister(a);
     if (wait_for_all(a) && a->guard_fill != NULL) {
         ashlar__guard_fill_compare_all(a->guard_fill);
         (void)wait_for_all(a);
@@ -308,9 +294,9 @@ ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
 void ashlar_allocator_get_stats(ashlar_allocator *a, ashlar_stats *stats) {
     ashlar_stats sums = {0};
     if (!ashlar__is_of_parent(a)) {
-        ashlar__lock_acquire(&a->lock);
+        ashlar__allocator_enter(a);
         ashlar__stats_sum_locked(a, &sums);
-        ashlar__lock_release(&a->lock);
+        ashlar__allocator_leave(a);
     }
     *stats = sums;
 }

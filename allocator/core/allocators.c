@@ -1,16 +1,19 @@
 /* allocators.c - the list of all allocators of the process: telling those of a device that a stream
- * ends, having them give idle memory back, and forgetting them in a child of fork(). */
+ * ends, having them give idle memory back, reporting their leaks at exit, and forgetting them in a
+ * child of fork(). */
 #include "allocator/core/core.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/threads.h"
 
 /* Guards the list, and each allocator's `next` and `visitor_count`. */
-static ashlar_lock list_lock = ASHLAR_LOCK(ASHLAR_RANK_ALLOCATOR_LIST);
+static ashlar_lock list_lock = ASHLAR_LOCK(ASHLAR_LEVEL_ALLOCATOR_LIST);
 static pthread_cond_t visitor_left = PTHREAD_COND_INITIALIZER;
 static ashlar_allocator *allocators;
+static bool is_expecting_exit;
 
 const ashlar_allocator_acts *ashlar__allocator_acts;
 
@@ -96,6 +99,20 @@ static void end_wait(const ashlar_device *device, ashlar_stream stream, uint64_t
 
 /* ---- the list ---- */
 
+/* When the process exits, the device may be gone, and threads may still run. What one of them has
+ * locked is left out of the report: waiting might take forever. */
+static void report_leaks_at_exit(void) {
+    if (!ashlar__lock_try_acquire(&list_lock)) {
+        return;
+    }
+    for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
+        if (a->reports_leaks) {
+            ashlar__allocator_acts->report_leaks(a);
+        }
+    }
+    ashlar__lock_release(&list_lock);
+}
+
 void ashlar__allocator_enlist(ashlar_allocator *a) {
     static const ashlar_device_listener listener = {
         .end_stream = end_stream,
@@ -105,6 +122,10 @@ void ashlar__allocator_enlist(ashlar_allocator *a) {
     };
     ashlar__device_listen(&listener);
     ashlar__lock_acquire(&list_lock);
+    if (a->reports_leaks &&
+        !is_expecting_exit) { /* if this fails, the next allocator tries again */
+        is_expecting_exit = atexit(report_leaks_at_exit) == 0;
+    }
     a->next = allocators;
     allocators = a;
     ashlar__lock_release(&list_lock);
@@ -131,17 +152,13 @@ _Atomic uint32_t ashlar__fork_count;
 
 static bool is_watching;
 
-/*
- * Runs in the child, whose only thread is the one that called fork(). Takes no lock, since another
- * thread of the parent may have held it at the fork.
- */
+/* Takes no lock, since another thread of the parent may have held it at the fork. */
 static void begin_child(void) {
     atomic_fetch_add_explicit(&ashlar__fork_count, 1, memory_order_relaxed);
     ashlar__barrier_begin_child();
     ashlar__caches_begin_child();
-    ashlar__lock_init(&list_lock, ASHLAR_RANK_ALLOCATOR_LIST);
+    ashlar__lock_init(&list_lock, ASHLAR_LEVEL_ALLOCATOR_LIST);
     allocators = NULL;
-    ashlar__leaks_begin_child();
 }
 
 static void watch(void) {

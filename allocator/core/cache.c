@@ -13,10 +13,7 @@ enum { SMALL_DIVISOR = 256 };
 #define SMALL_MIN_BYTES ((size_t)1 << 20)
 #define SMALL_MAX_BYTES ((size_t)16 << 20)
 
-/*
- * The cache of threads that have none, so that a hit need not test for NULL. It belongs to no
- * allocator, since no allocator has the id 0.
- */
+/* The cache of threads that have none, so that a hit need not test for NULL. */
 static ashlar_cache no_cache;
 
 ashlar_magazines ashlar__no_magazines;
@@ -26,11 +23,8 @@ static _Thread_local ashlar_cache *caches_of_thread ASHLAR_INITIAL_EXEC; /* link
                                                                           * next_of_thread */
 static _Thread_local bool is_ending ASHLAR_INITIAL_EXEC;
 
-/*
- * Guards ashlar_cache.allocator in all caches. A cache leaves its allocator when its thread or the
- * allocator ends, and both may happen at the same time.
- */
-static ashlar_lock parting_lock = ASHLAR_LOCK(ASHLAR_RANK_CACHE_PARTING);
+/* Guards ashlar_cache.allocator: a cache's thread and its allocator may end at the same time. */
+static ashlar_lock parting_lock = ASHLAR_LOCK(ASHLAR_LEVEL_CACHE_PARTING);
 
 static pthread_key_t ending_key;
 static bool has_ending_key;
@@ -105,10 +99,7 @@ static void end_own_streams_locked(ashlar_allocator *a) {
     ashlar__planner_forget_stream_locked(&a->planner, &a->heap, NULL);
 }
 
-/*
- * Give everything that the cache holds back to its allocator, if the allocator still exists. Lock:
- * parting_lock.
- */
+/* Give all that the cache has back to its allocator, if that still exists. */
 static void return_cache(ashlar_cache *cache) {
     ASHLAR_OWNS(&parting_lock);
     ashlar_allocator *a = cache->allocator;
@@ -138,7 +129,7 @@ static void end_thread(void *unused) {
     ashlar__lock_acquire(&parting_lock);
     while (caches_of_thread != NULL) {
         ashlar_cache *next = caches_of_thread->next_of_thread;
-        ashlar__cache_recent = caches_of_thread; /* claims leave out this cache, as the calling
+        ashlar__cache_recent = caches_of_thread; /* taking over leaves out this one, as the calling
                                                   * thread's own */
         return_cache(caches_of_thread);
         ashlar__cache_recent = &no_cache;
@@ -164,7 +155,7 @@ static bool expect_end(void) {
  * The child leaves the caches themselves in memory, unreachable: their blocks belong to the parent.
  */
 void ashlar__caches_begin_child(void) {
-    ashlar__lock_init(&parting_lock, ASHLAR_RANK_CACHE_PARTING);
+    ashlar__lock_init(&parting_lock, ASHLAR_LEVEL_CACHE_PARTING);
     ashlar__cache_recent = &no_cache;
     caches_of_thread = NULL;
 }
@@ -277,10 +268,7 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     set_limits(cache, a->cache_bytes, a->heap.range.memory_bytes);
     cache->counters.limit = (int64_t)a->constants.unpublished_bytes;
     atomic_store(&cache->attention, ashlar__cache_watched(a));
-    /*
-     * There is nothing to publish yet: this only sets all.peak, the value that a new peak must
-     * exceed.
-     */
+    /* This only sets all.peak, the value that a new peak must exceed. */
     ashlar__counters_publish(&cache->counters, &a->stats);
     link_locked(a, cache);
     ashlar__lock_release(&a->lock);
@@ -385,11 +373,14 @@ static void leave_bucket(ashlar_cache *cache, const ashlar_magazines *m) {
     *link = m->next_in_bucket;
 }
 
-void ashlar__cache_drop_locked(ashlar_cache *cache, const ashlar_stream_state *state) {
+void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state) {
     ASHLAR_OWNS(&cache->allocator->lock);
     ASHLAR_MAY_TOUCH(cache);
+    if (ashlar__cache_is_replaying(cache)) {
+        ashlar__replay_forget_stream(cache->active_replay, state);
+    }
     ashlar__cache_flush_pending(cache);
-    ashlar__outbox_send(cache);
+    ashlar__remote_send(cache);
     for (ashlar_magazines **link = &cache->magazines; *link != NULL;) {
         ashlar_magazines *m = *link;
         if (m->stream_state != state) {
@@ -402,11 +393,4 @@ void ashlar__cache_drop_locked(ashlar_cache *cache, const ashlar_stream_state *s
         ashlar__host_free(m);
     }
     forget_recent(cache);
-}
-
-void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state) {
-    if (ashlar__cache_is_replaying(cache)) {
-        ashlar__replay_forget_stream(cache->active_replay, state);
-    }
-    ashlar__cache_drop_locked(cache, state);
 }

@@ -26,16 +26,11 @@
  * peak = max over publications of (published live bytes + the thread's largest change of them)
  *
  * The peak is exact while one thread allocates, and with a trace, when each call publishes. With
- * several threads, it is off by at most what the others have not published: too low by what they
- * took, too high by what they freed. A thread publishes once its changes exceed a 64th of the
- * device's memory or half of what the cache may hold, whichever is more; the hits in between add at
- * most what the cache holds.
- *
- * A thread that only allocates, or only frees what others allocated, publishes each MiB. Otherwise
- * the sum would swing between such threads. A thread recognizes this case by its own live bytes:
- * they are above the peak, or below zero. The live bytes of a thread that frees its own blocks stay
- * between the two. Reading the statistics publishes for all threads. Until all have published, a
- * sum may be below zero, if one thread freed what another one allocated.
+ * several threads, it is off by at most what the others have not published. A thread publishes once
+ * its changes exceed a 64th of the device's memory or half of what the cache may hold, whichever is
+ * more. A thread that only allocates, or only frees what others allocated, publishes each MiB, or
+ * the sum would swing between such threads: its own live bytes are above the peak, or below zero.
+ * Reading the statistics publishes for all threads; until then a sum may be below zero.
  */
 
 _Static_assert(ASHLAR_TAG_COUNT <= UINT8_MAX, "a block's tag is a byte");
@@ -95,10 +90,7 @@ static inline void ashlar__count_free(ashlar_counters *c, size_t requested, unsi
 /* Add the changes to `stats`, and begin again at zero. Lock: the allocator's. */
 void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats);
 
-/*
- * Whether the thread must publish now. Small changes wait, because publishing costs more than
- * finding a block.
- */
+/* Whether the thread must publish now. Publishing costs more than finding a block. */
 static inline bool ashlar__counters_are_due(const ashlar_counters *c) {
     return c->all.live > c->above || c->all.live < c->below;
 }
@@ -116,18 +108,15 @@ static inline void ashlar__counters_settle(ashlar_counters *c, ashlar_stats *sta
  * and at most one larger block, which serves only requests of exactly its size. All blocks of a
  * stream's magazines were freed on that stream, so later work of the stream may use them.
  *
- * A cache may also hold streams: then its owner may touch their zones under the same rules as its
- * magazines. See core.h.
+ * A cache may also hold streams: then the same rules go for their zones; see core.h. It may be
+ * touched (ASHLAR_MAY_TOUCH) by
+ *   its owner         between ashlar__cache_enter() and ashlar__cache_leave(), or with the lock
+ *   any other thread  with the lock, after ashlar__caches_take_over_locked()
  *
- * Two threads may touch a cache (ASHLAR_MAY_TOUCH):
- * its owner         between ashlar__cache_enter() and ashlar__cache_leave(), or with the lock
- * any other thread  with the lock, between ashlar__caches_claim_locked() and _release_locked()
- *
- * To enter, the owner makes a plain store and a load, without a barrier. The claimer pays for both
- * threads, since claims are rare: between its store to `attention` and its load of `is_busy` it has
- * the kernel put a full barrier into every running thread (membarrier(2)). So either the owner sees
- * the claim, or the claimer sees that the owner is inside and waits for it to leave. That takes at
- * most one hit or one miss.
+ * To enter, the owner makes a plain store and a load, without a barrier. Who takes over pays for
+ * both threads, since that is rare: between its store to `attention` and its load of `is_busy` it
+ * has the kernel put a full barrier into every running thread (membarrier(2)). So either the owner
+ * sees the change, or the other thread sees that the owner is inside and waits for it to leave.
  *
  * Invariants (ashlar__cache_check_locked):
  * weight[0], weight[1] == weights of the small and of the large blocks in the magazines
@@ -145,10 +134,7 @@ enum {
 };
 _Static_assert(ASHLAR_CACHE_LISTS <= UINT16_MAX, "a block's `list` holds the number of any list");
 
-/*
- * Added to a block's bytes to give its weight. So one limit bounds both the bytes and the number of
- * blocks in a cache, and thereby the time to empty the cache.
- */
+/* Added to a block's bytes, so that one limit bounds both the bytes and the number of blocks. */
 #define ASHLAR_CACHE_BLOCK_WEIGHT ((size_t)16 << 10)
 
 static inline size_t ashlar__cache_weight(size_t block_bytes) {
@@ -156,12 +142,9 @@ static inline size_t ashlar__cache_weight(size_t block_bytes) {
 }
 
 /* Reasons for the owner to leave its fast path: bits of ashlar_cache.attention. */
-enum { ASHLAR_CACHE_CLAIMED = 1, ASHLAR_CACHE_BYPASSED = 2 };
+enum { ASHLAR_CACHE_TAKEN_OVER = 1, ASHLAR_CACHE_BYPASSED = 2 };
 
-/*
- * A hit writes to both structs. Padding keeps each of them a cache line away from neighbouring host
- * memory, which other threads may use.
- */
+/* Padding keeps what a hit writes a cache line away from other threads' host memory. */
 typedef struct ashlar_magazines ashlar_magazines;
 struct ashlar_magazines {
     unsigned char before[ASHLAR_CACHE_LINE];
@@ -172,11 +155,11 @@ struct ashlar_magazines {
     unsigned char behind[ASHLAR_CACHE_LINE];
 };
 
-/* Freed blocks to send, together, to the thread that holds their stream; see core.h. */
-typedef struct ashlar_outbox {
+/* Blocks freed remotely, to send together; see core.h. */
+typedef struct ashlar_remote_frees {
     ashlar_block *newest, *oldest; /* all of one stream, linked by `older` */
     size_t count, bytes;
-} ashlar_outbox;
+} ashlar_remote_frees;
 
 struct ashlar_cache {
     unsigned char before[ASHLAR_CACHE_LINE];
@@ -200,7 +183,7 @@ struct ashlar_cache {
     bool was_full;           /* the magazines had no room for some small block since the last
                                 miss */
     uint64_t hits_when_full; /* counters.hit_count at the last miss that found was_full set */
-    ashlar_outbox outbox;
+    ashlar_remote_frees remote;
     uint64_t use_clock; /* the thread's clock (ashlar__heap_clock()) at its newest use without the
                          * lock */
     ashlar_magazines *magazines;
@@ -208,15 +191,12 @@ struct ashlar_cache {
                                                          streams' handles */
     ashlar_replay *own_replay; /* replays the thread's steps, one at a time; NULL before the
                                   first step */
-    /*
-     * For cache_flush.c: the current cycle, which began at the last trough of live bytes, and the
-     * one before.
-     */
-    uint64_t trough, crest; /* the fewest and most live bytes that a miss saw in this cycle */
-    uint64_t quiet;         /* a miss with live bytes from here to `crest` is not at a trough */
+    /* For cache_flush.c: this cycle, from the last low of live bytes on, and the one before. */
+    uint64_t low, high; /* the fewest and most live bytes that a miss saw in this cycle */
+    uint64_t quiet;     /* a miss with live bytes from here to `high` is not at a low */
     uint64_t misses;
     uint64_t hits_before; /* counters.hit_count when the cycle began */
-    uint64_t last_crest, last_requests, last_hits;
+    uint64_t last_high, last_requests, last_hits;
     ashlar_cache *next, *prev;    /* in the allocator's list of caches. Lock: the allocator's */
     ashlar_cache *next_of_thread; /* in the thread's list of caches */
     ashlar_allocator *allocator;  /* NULL once the allocator is destroyed. Lock: parting_lock, in
@@ -225,28 +205,22 @@ struct ashlar_cache {
     unsigned char behind[ASHLAR_CACHE_LINE];
 };
 
-/*
- * Magazines of no stream, always empty. `recent` points here instead of being NULL, so that a hit
- * need not test for NULL.
- */
+/* Magazines of no stream, always empty, so that a hit need not test `recent` for NULL. */
 extern ashlar_magazines ashlar__no_magazines;
 
-/*
- * The calling thread's cache of the allocator that the thread used last; at first, the cache of no
- * allocator.
- */
+/* The calling thread's cache of the allocator used last; at first, that of no allocator. */
 extern _Thread_local ashlar_cache *ashlar__cache_recent ASHLAR_INITIAL_EXEC;
 
 /*
- * Check at level 2 that the calling thread owns the cache or has claimed it. If the thread holds
- * the lock, a claim must be its own, since only the lock's holder can claim.
+ * Check at level 2 that the calling thread owns the cache or has taken it over, which only the
+ * lock's holder can do.
  */
 #define ASHLAR_MAY_TOUCH(cache) ASHLAR_CHECK2(ashlar__cache_may_touch(cache))
 
 static inline bool ashlar__cache_may_touch(const ashlar_cache *cache) {
     return cache->thread == ashlar__thread_number() ||
-           (atomic_load_explicit(&cache->attention, memory_order_relaxed) & ASHLAR_CACHE_CLAIMED) !=
-               0;
+           (atomic_load_explicit(&cache->attention, memory_order_relaxed) &
+            ASHLAR_CACHE_TAKEN_OVER) != 0;
 }
 
 static inline bool ashlar__cache_is_replaying(const ashlar_cache *cache) {
@@ -265,7 +239,8 @@ static inline bool ashlar__cache_enter(ashlar_cache *cache) {
     ASHLAR_CHECK2(cache->thread == ashlar__thread_number());
     ASHLAR_CHECK2(atomic_load_explicit(&cache->is_busy, memory_order_relaxed) == 0);
     atomic_store_explicit(&cache->is_busy, 1, memory_order_relaxed);
-    /* This fence orders only the compiler. The claimer orders the processor, by membarrier(2). */
+    /* This fence orders only the compiler. The other thread orders the processor, by membarrier(2).
+     */
     atomic_signal_fence(memory_order_seq_cst);
     if (ASHLAR_LIKELY(atomic_load_explicit(&cache->attention, memory_order_acquire) == 0)) {
         return true;
@@ -281,10 +256,9 @@ static inline void ashlar__cache_leave(ashlar_cache *cache) {
 
 /* ---- for the owner, inside the cache (after ashlar__cache_enter()) or with the lock ---- */
 
-/*
- * Find the magazines of a stream, by handle or by state, and make them the recent ones. NULL: the
- * stream has none yet.
- */
+/* Find the magazines of a stream, by handle or by state, and make them the recent ones; NULL: there
+ * are none. ashlar__magazines_of() leaves the recent ones as they are. */
+ashlar_magazines *ashlar__magazines_of(const ashlar_cache *cache, const ashlar_stream_state *state);
 ashlar_magazines *ashlar__cache_find(ashlar_cache *cache, ashlar_stream stream);
 ashlar_magazines *ashlar__cache_find_state(ashlar_cache *cache, const ashlar_stream_state *state);
 
@@ -294,9 +268,6 @@ static inline size_t ashlar__cache_list(size_t block_bytes) {
                                               : (size_t)ASHLAR_CACHE_LARGE_LIST;
 }
 
-/*
- * Take the cached block that is larger than ASHLAR_SC_MAX_BYTES, if its size is exactly this one.
- */
 static inline ashlar_block *ashlar__cache_pop_large(ashlar_cache *cache, ashlar_magazines *m,
                                                     size_t bytes) {
     const size_t want = (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1);
@@ -334,12 +305,9 @@ static inline bool ashlar__cache_push(ashlar_cache *cache, ashlar_magazines *m,
     ASHLAR_CHECK2(block->stream_state == m->stream_state);
     const bool is_large = block->list == ASHLAR_CACHE_LARGE_LIST;
     const size_t weight = cache->weight[is_large] + ashlar__cache_weight(block->bytes);
-    /*
-     * The cache holds at most one large block, and only if that block was freed right after it was
-     * taken: then the heap would hand out the same block again. So caching does not change where
-     * large blocks lie, and a repeated step finds them where they were. The next miss gives the
-     * block up.
-     */
+    /* A large block only if it was freed right after it was taken: then the heap would hand out the
+     * same one again. So caching does not change where large blocks lie, and a repeated step finds
+     * them where they were. */
     if (weight > cache->limit[is_large] || (is_large && block != cache->last_large)) {
         cache->last_large = is_large ? NULL : cache->last_large;
         return false;
@@ -350,75 +318,44 @@ static inline bool ashlar__cache_push(ashlar_cache *cache, ashlar_magazines *m,
     return true;
 }
 
-/*
- * Keep a freed block, for which the magazines have no room, pending until the next miss. False: it
- * may not wait, for example because too many blocks do already.
- */
+/* Keep a freed block pending until the next miss. False: it may not wait. */
 bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block);
 
 /* ---- for the owner, outside the cache (before ashlar__cache_enter()) ---- */
 
-/*
- * Make the calling thread's cache of this allocator the recent one. False: the thread has none yet.
- */
+/* Make the thread's cache of this allocator the recent one. False: it has none yet. */
 bool ashlar__cache_switch(uint64_t allocator_id);
 
-/*
- * The calling thread's cache of this allocator, made by the first call. It becomes the recent one.
- * NULL if the thread cannot have a cache: no host memory is left, the kernel lacks membarrier(2),
- * the thread is ending, or the allocator has no caches. Lock: not held.
- */
+/* The same, but make it if there is none. NULL: the thread cannot have one. Lock: not held. */
 ashlar_cache *ashlar__cache_get(ashlar_allocator *allocator);
 
-/*
- * Whether blocks of this state may go to magazines. A request finds magazines by its stream's
- * handle. So a state has none if its handle may mean another stream to this thread: if the stream
- * is gone or has ended, if it is another thread's default stream, or while it is captured.
- */
+/* Whether blocks of this state may go to magazines, which requests find by their stream's handle:
+ * it must not mean another stream to this thread. */
 static inline bool ashlar__may_cache(const ashlar_stream_state *state) {
     return !state->is_gone && !state->is_ended && !ashlar__stream_state_is_others(state) &&
            state->pool == NULL;
 }
 
-/*
- * Find or make the magazines of a stream, and make them the recent ones. NULL: the stream may have
- * none, or no host memory is left. Lock: held.
- */
+/* Find or make the magazines of a stream, and make them the recent ones. NULL: it can have none. */
 ashlar_magazines *ashlar__cache_need_locked(ashlar_cache *cache, ashlar_stream_state *state);
 
-/*
- * Have the thread's requests ask this replay of a step first; &ashlar__no_replay: ask none. Lock:
- * held.
- */
+/* Have the thread's requests ask this replay of a step first; or &ashlar__no_replay. Lock: held. */
 void ashlar__cache_set_replay(ashlar_cache *cache, ashlar_replay *replay);
 
 /* End the replay of the step that the cache's thread is in: by its end, or because the ordinary
  * path serves the rest of it. Lock: held. */
 void ashlar__cache_end_replay(ashlar_cache *cache);
 
-/*
- * Find the magazines of a stream, by its state; NULL: none. The recent magazines stay as they are.
- */
-ashlar_magazines *ashlar__magazines_of(const ashlar_cache *cache, const ashlar_stream_state *state);
-
-/*
- * ---- for the owner inside the cache, or for whoever holds the lock ----
- *
- * Inside the cache, without the lock, these functions give the heap only blocks of streams that the
- * cache holds, and leave the pending blocks waiting.
- */
+/* ---- for the owner inside the cache, or for whoever holds the lock ---- */
 
 /* Give blocks to the heap. _pending: those that are pending. _flush: all. _large: the large ones.
- * _magazines: those of one stream's magazines. */
+ * _magazines: those of one stream's magazines. _stream: of one stream, those that lie in the same
+ * zone as a block of `bytes` bytes. Without the lock, only blocks of streams that the cache holds,
+ * and no pending ones. */
 void ashlar__cache_flush_pending(ashlar_cache *cache);
 void ashlar__cache_flush(ashlar_cache *cache);
 void ashlar__cache_flush_large(ashlar_cache *cache);
 void ashlar__cache_flush_magazines(ashlar_cache *cache, ashlar_magazines *magazines);
-
-/*
- * Give to the heap those cached blocks of one stream that lie in the same zone as a block of
- * `bytes` bytes.
- */
 void ashlar__cache_flush_stream(ashlar_cache *cache, const ashlar_stream_state *state,
                                 size_t bytes);
 
@@ -428,22 +365,13 @@ void ashlar__cache_flush_stream(ashlar_cache *cache, const ashlar_stream_state *
  * stream, send it to that thread. */
 void ashlar__cache_give_back_locked(ashlar_allocator *allocator, ashlar_block *block);
 
-/*
- * Give all blocks of all caches to the heap, including those that are on their way to another
- * thread. `own`: as for ashlar__caches_claim_locked().
- */
-void ashlar__caches_flush_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+/* Give all blocks of all caches to the heap, also those on their way to another thread. */
+void ashlar__caches_flush_locked(ashlar_allocator *allocator);
 
-/* Give all blocks of one stream to the heap and drop its magazines. */
-void ashlar__cache_drop_locked(ashlar_cache *cache, const ashlar_stream_state *state);
-
-/*
- * Like ashlar__cache_drop_locked(), for a stream that ends: the step being replayed stops serving
- * it, too.
- */
+/* A stream ends: give its blocks to the heap, drop its magazines, replay no step on it. */
 void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state);
 
-/* The bytes of the cache's free blocks, including pending blocks and the outbox. O(blocks). */
+/* The bytes of the cache's free blocks, including pending blocks and the remote. O(blocks). */
 size_t ashlar__cache_bytes(const ashlar_cache *cache);
 
 /* Whether the magazines are empty. */
@@ -454,16 +382,10 @@ static inline bool ashlar__cache_is_empty(const ashlar_cache *cache) {
 /* Check the invariants above. Errors: ASHLAR_EFORMAT, naming the one that does not hold. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache);
 
-/*
- * Detach every cache from the allocator, which is being destroyed. Each cache's thread frees it
- * later. No call on the allocator may be under way.
- */
+/* The allocator is being destroyed: each cache's thread frees its cache later. */
 void ashlar__caches_disown(ashlar_allocator *allocator);
 
-/* ---- steps ----
- *
- * A program's steps as a thread's cache sees them, and when the cache gives its blocks up.
- */
+/* ---- a program's steps, as a thread's cache sees them ---- */
 
 /* The rest of ashlar__cycle_count_miss(), for a miss that may have to give blocks up. */
 void ashlar__cycle_look(ashlar_cache *own);
@@ -476,8 +398,8 @@ void ashlar__cycle_look(ashlar_cache *own);
  */
 static inline bool ashlar__cycle_is_tight(const ashlar_heap *heap, const ashlar_cache *own) {
     const int64_t live = own->counters.published + own->counters.all.live;
-    return heap->was_short && live >= 0 && (uint64_t)live <= own->trough &&
-           own->trough < own->crest && !ashlar__cache_is_empty(own);
+    return heap->was_short && live >= 0 && (uint64_t)live <= own->low && own->low < own->high &&
+           !ashlar__cache_is_empty(own);
 }
 
 /*
@@ -496,9 +418,9 @@ static inline bool ashlar__cycle_is_tight(const ashlar_heap *heap, const ashlar_
 static inline void ashlar__cycle_count_miss(ashlar_cache *own) {
     const int64_t live = own->counters.published + own->counters.all.live;
     own->misses++;
-    if (live > (int64_t)own->crest) {
-        own->crest = own->quiet = (uint64_t)live; /* the next miss with fewer live bytes looks for a
-                                                   * trough */
+    if (live > (int64_t)own->high) {
+        own->high = own->quiet = (uint64_t)live; /* the next miss with fewer live bytes looks for a
+                                                  * low */
     }
     if (!ASHLAR_LIKELY(live >= (int64_t)own->quiet && own->pending == NULL && own->weight[1] == 0 &&
                        !own->was_full)) {

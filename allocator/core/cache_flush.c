@@ -5,9 +5,6 @@
 #include "allocator/base/error.h"
 #include "allocator/base/threads.h"
 
-enum { LISTS_AT_ONCE = 4 }; /* as many lists as find_filled() tests with one branch */
-_Static_assert(ASHLAR_SC_COUNT % LISTS_AT_ONCE == 0, "whole groups");
-
 bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
     ASHLAR_CHECK2(cache->thread == ashlar__thread_number());
     ASHLAR_CHECK2(cache->pending_count <= ASHLAR_CACHE_PENDING_MAX && block->marks == 0);
@@ -30,7 +27,7 @@ bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
 void ashlar__cache_give_back_locked(ashlar_allocator *a, ashlar_block *block) {
     ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *state = block->stream_state;
-    if (a->claim_depth == 0 && ashlar__holder_of(state) != NULL &&
+    if (!a->are_caches_taken_over && ashlar__holder_of(state) != NULL &&
         ashlar__holder_of(state) != ashlar__cache_recent) {
         ashlar__returned_add(state, block, block);
     } else {
@@ -38,11 +35,7 @@ void ashlar__cache_give_back_locked(ashlar_allocator *a, ashlar_block *block) {
     }
 }
 
-/*
- * Give a block to the heap, stamped with its stream's present tick. The stream may have recorded
- * events since the free. That is safe: an event that follows the present tick also follows the
- * block's last use.
- */
+/* The block gets its stream's present tick: an event that follows it also follows its last use. */
 static inline void give_up(ashlar_cache *cache, ashlar_block *block) {
     ashlar_allocator *a = cache->allocator;
     ASHLAR_CHECK2(block->requested == 0 && block->stream_state != NULL);
@@ -83,39 +76,17 @@ static void empty_list(ashlar_cache *cache, ashlar_magazines *m, size_t idx) {
     cache->weight[idx == ASHLAR_CACHE_LARGE_LIST] -= weight;
 }
 
-/*
- * Whether blocks of the stream may go to the heap now. With the lock they always may; inside the
- * cache only if the cache holds the stream.
- */
+/* With the lock, or inside the cache that holds the stream. */
 static bool may_flush(const ashlar_cache *cache, const ashlar_stream_state *state) {
     return ashlar__holder_of(state) == cache ||
            atomic_load_explicit(&cache->is_busy, memory_order_relaxed) == 0;
 }
 
-/*
- * Find the lists for small blocks that are not empty. They are few, and a processor predicts their
- * places badly, so the search takes one branch per group of lists instead of one per list.
- */
-static size_t find_filled(const ashlar_magazines *m, uint16_t filled[static ASHLAR_SC_COUNT]) {
-    size_t count = 0;
-    for (unsigned first = 0; first < ASHLAR_SC_COUNT; first += LISTS_AT_ONCE) {
-        uintptr_t any = 0;
-        for (unsigned i = 0; i < LISTS_AT_ONCE; i++) {
-            any |= (uintptr_t)m->lists[first + i];
-        }
-        for (unsigned i = 0; any != 0 && i < LISTS_AT_ONCE; i++) {
-            filled[count] = (uint16_t)(first + i);
-            count += m->lists[first + i] != NULL;
-        }
-    }
-    return count;
-}
-
 static void empty_small_lists(ashlar_cache *cache, ashlar_magazines *m) {
-    uint16_t filled[ASHLAR_SC_COUNT];
-    const size_t count = find_filled(m, filled);
-    for (size_t i = 0; i < count; i++) {
-        empty_list(cache, m, filled[i]);
+    for (size_t i = 0; i < ASHLAR_SC_COUNT; i++) {
+        if (m->lists[i] != NULL) {
+            empty_list(cache, m, i);
+        }
     }
 }
 
@@ -132,7 +103,7 @@ void ashlar__cache_flush(ashlar_cache *cache) {
             ashlar__cache_flush_magazines(cache, m);
         }
     }
-    ashlar__outbox_send(cache);
+    ashlar__remote_send(cache);
 }
 
 void ashlar__cache_flush_stream(ashlar_cache *cache, const ashlar_stream_state *state,
@@ -160,7 +131,7 @@ void ashlar__cache_flush_large(ashlar_cache *cache) {
 
 size_t ashlar__cache_bytes(const ashlar_cache *cache) {
     ASHLAR_MAY_TOUCH(cache);
-    size_t bytes = cache->pending_bytes + cache->outbox.bytes;
+    size_t bytes = cache->pending_bytes + cache->remote.bytes;
     if (ashlar__cache_is_empty(cache)) {
         return bytes;
     }
@@ -174,66 +145,62 @@ size_t ashlar__cache_bytes(const ashlar_cache *cache) {
     return bytes;
 }
 
-void ashlar__caches_flush_locked(ashlar_allocator *a, const ashlar_cache *own) {
+void ashlar__caches_flush_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    ashlar__caches_claim_locked(a, own);
+    ashlar__caches_take_over_locked(a);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         ashlar__cache_flush(cache);
     }
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         ashlar__returned_put_locked(a, state);
     }
-    ashlar__caches_release_locked(a, own);
 }
 
 /* ---- a program's steps ---- */
 
 /*
- * Live bytes are at a trough if they lie in the lowest eighth of this cycle's range. The range goes
+ * Live bytes are at a low if they lie in the lowest eighth of this cycle's range. The range goes
  * from the cycle's fewest to its most live bytes, and must be larger than an eighth of the most.
  */
-enum { TROUGH_DIVISOR = 8 };
+enum { LOW_DIVISOR = 8 };
 
-/*
- * The bytes that this thread allocated less those that it freed; 0 if it freed more, since other
- * threads had allocated them.
- */
+/* 0 if the thread freed more than it allocated. */
 static uint64_t live_bytes(const ashlar_cache *own) {
     const int64_t live = own->counters.published + own->counters.all.live;
     return live < 0 ? 0 : (uint64_t)live;
 }
 
 static void begin_cycle(ashlar_cache *own) {
-    own->trough = own->crest = own->quiet = live_bytes(own);
+    own->low = own->high = own->quiet = live_bytes(own);
     own->hits_before = own->counters.hit_count;
     own->misses = 0;
 }
 
-static bool is_at_trough(ashlar_cache *own) {
+static bool is_at_low(ashlar_cache *own) {
     const uint64_t live = live_bytes(own);
-    own->trough = live < own->trough ? live : own->trough;
-    ASHLAR_CHECK2(own->trough <= live && live <= own->crest);
-    const uint64_t range = own->crest - own->trough;
-    const bool is_wide = range > own->crest / TROUGH_DIVISOR;
-    own->quiet = own->trough + (is_wide ? range / TROUGH_DIVISOR : 0);
+    own->low = live < own->low ? live : own->low;
+    ASHLAR_CHECK2(own->low <= live && live <= own->high);
+    const uint64_t range = own->high - own->low;
+    const bool is_wide = range > own->high / LOW_DIVISOR;
+    own->quiet = own->low + (is_wide ? range / LOW_DIVISOR : 0);
     return live < own->quiet;
 }
 
 /*
- * Whether the cycle that ends had as many requests as the one before, and the same crest. Only
- * misses read the crest, so a cycle with more hits may show a crest that is lower, by at most what
+ * Whether the cycle that ends had as many requests as the one before, and the same high. Only
+ * misses read the high, so a cycle with more hits may show a high that is lower, by at most what
  * the cache may hold.
  */
 static bool is_like_the_last(ashlar_cache *own) {
     ASHLAR_CHECK2(own->counters.hit_count >= own->hits_before);
     const uint64_t hits = own->counters.hit_count - own->hits_before;
     const uint64_t requests = hits + own->misses - 1; /* the last miss belongs to the next cycle */
-    const bool is_higher = own->crest > own->last_crest;
-    const uint64_t apart = is_higher ? own->crest - own->last_crest : own->last_crest - own->crest;
+    const bool is_higher = own->high > own->last_high;
+    const uint64_t apart = is_higher ? own->high - own->last_high : own->last_high - own->high;
     const bool is_explained = is_higher ? hits < own->last_hits : hits > own->last_hits;
     const bool is_alike =
         requests == own->last_requests && (apart == 0 || (is_explained && apart <= own->limit[0]));
-    own->last_crest = own->crest;
+    own->last_high = own->high;
     own->last_requests = requests;
     own->last_hits = hits;
     return is_alike;
@@ -242,7 +209,7 @@ static bool is_like_the_last(ashlar_cache *own) {
 void ashlar__cycle_restart(ashlar_cache *own) {
     ashlar__cache_flush(own);
     begin_cycle(own);
-    own->last_crest = own->last_requests = own->last_hits = 0;
+    own->last_high = own->last_requests = own->last_hits = 0;
     own->was_full = false;
     own->hits_when_full = own->counters.hit_count;
     own->last_large = NULL;
@@ -250,10 +217,7 @@ void ashlar__cycle_restart(ashlar_cache *own) {
                   (ashlar__cache_is_empty(own) && own->pending_count == 0));
 }
 
-/*
- * Whether the cache had no room for a block freed since the last miss, and has served no request
- * since it was last found full.
- */
+/* No room for a block freed since the last miss, and no hit since it was last found full. */
 static bool is_full_of_what_nobody_wants(ashlar_cache *own) {
     if (!own->was_full) {
         return false;
@@ -270,7 +234,7 @@ ASHLAR_NOINLINE void ashlar__cycle_look(ashlar_cache *own) {
     if (own->pending != NULL) {
         ashlar__cache_flush_pending(own);
     }
-    const bool is_new_cycle = is_at_trough(own);
+    const bool is_new_cycle = is_at_low(own);
     if (is_new_cycle ? !is_like_the_last(own) : is_useless) {
         ashlar__cache_flush(own);
     }
@@ -326,7 +290,7 @@ static bool is_list_of(const ashlar_block *list, const ashlar_stream_state *stat
 
 ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache) {
     ASHLAR_MAY_TOUCH(cache);
-    const ashlar_outbox *outbox = &cache->outbox;
+    const ashlar_remote_frees *remote = &cache->remote;
     size_t weight[2] = {0};
     ASHLAR_TRY(check_magazines(cache, weight));
     if (weight[0] != cache->weight[0] || weight[1] != cache->weight[1]) {
@@ -335,9 +299,9 @@ ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache) {
     if (!is_list_of(cache->pending, NULL, cache->pending_count, cache->pending_bytes)) {
         return broken(cache, "its pending blocks are miscounted, or one is not marked as cached");
     }
-    if (!is_list_of(outbox->newest, outbox->newest != NULL ? outbox->newest->stream_state : NULL,
-                    outbox->count, outbox->bytes)) {
-        return broken(cache, "its outbox is miscounted, or has a block of another stream");
+    if (!is_list_of(remote->newest, remote->newest != NULL ? remote->newest->stream_state : NULL,
+                    remote->count, remote->bytes)) {
+        return broken(cache, "its remote frees are miscounted, or has a block of another stream");
     }
     if (weight[0] > cache->limit[0] || weight[1] > cache->limit[1] ||
         cache->pending_count > ASHLAR_CACHE_PENDING_MAX || cache->pending_bytes > cache->limit[1]) {

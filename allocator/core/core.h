@@ -3,7 +3,7 @@
  * do for each other (internal).
  *
  * A `_locked` function is called with the allocator's lock held. `own` is the calling thread's
- * cache of the allocator, or NULL.
+ * cache of the allocator, or NULL. The usual errors are ASHLAR_EHOSTMEM and ASHLAR_EDRIVER.
  */
 #ifndef ASHLAR_CORE_H
 #define ASHLAR_CORE_H
@@ -20,7 +20,6 @@
 #include "allocator/guard/guard_fill.h"
 #include "allocator/heap/heap.h"
 #include "allocator/plan/planner.h"
-#include "allocator/trace/nvtx_memory.h"
 #include "allocator/trace/trace.h"
 
 /*
@@ -72,13 +71,12 @@ struct ashlar_allocator {
     ashlar_stream_state *idle_stream_state; /* of blocks that any stream may use; NULL at first */
 
     /* Caches and statistics; see hold.c and counters.c. */
-    ashlar_cache *caches; /* one for each thread that has allocated */
-    bool are_hits_over;   /* the kernel now refuses barriers: no thread enters its cache again */
-    bool is_shut_to_end;  /* one claim lasts until the lock is released */
-    unsigned claim_depth; /* > 0: other threads are shut out of their caches */
-    ashlar_counters counters; /* of threads without a cache; published when a call ends */
-    ashlar_stats stats;       /* the sums of what threads have published; the rest is added by
-                               * ashlar__stats_sum_claimed() */
+    ashlar_cache *caches;       /* one for each thread that has allocated */
+    bool are_hits_over;         /* the kernel refuses barriers: no thread enters its cache again */
+    bool are_caches_taken_over; /* no other thread enters its cache until the lock is released */
+    ashlar_counters counters;   /* of threads without a cache; published when a call ends */
+    ashlar_stats stats;         /* the sums of what threads have published; the rest is added by
+                                 * ashlar__stats_sum_locked() */
 
     /* Freed blocks that any stream may still use, oldest first; see deferred_free.c. */
     struct {
@@ -98,8 +96,7 @@ struct ashlar_allocator {
     /* Reports; see reports.c. */
     ashlar_report_fn report; /* NULL: no reports */
     void *report_user;
-    bool reports_leaks;              /* const */
-    ashlar_allocator *next_reported; /* Lock: watch_lock in reports.c */
+    bool reports_leaks; /* const */
 };
 
 /* ---- creation: allocator.c, config.c ---- */
@@ -110,16 +107,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__allocator_create_in(ashlar_device *devic
                                                             ashlar_range_kind kind,
                                                             ashlar_allocator **out);
 
-/*
- * Behave as if the device had only `bytes` of memory and none were in use: the limit and the thread
- * caches become those of such a device.
- */
+/* Behave as if the device had only `bytes` of memory and none were in use. */
 void ashlar__allocator_pretend(ashlar_allocator *allocator, size_t bytes);
 
 /*
- * _keep_events: from now on keep this many of the newest events, unless the allocator keeps some.
- * _listen: from now on tell a listener of all events, instead of the one that has its place in
- * `ring`. Call both before anybody allocates. Errors: those of ashlar__trace_init().
+ * _keep_events: keep this many of the newest events, unless the allocator keeps some. _listen: tell
+ * a listener of all events, instead of the one that has its place in `ring`. Call both before
+ * anybody allocates. Errors: those of ashlar__trace_init().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__allocator_keep_events(ashlar_allocator *allocator,
                                                               uint64_t event_count);
@@ -164,10 +158,8 @@ ashlar_status ashlar__fail_of_parent(void); /* ASHLAR_EDRIVER */
         }                                      \
     } while (0)
 
-/* In the child of a fork, before any other call: forget the thread's caches, and the list of
- * allocators that report leaks at exit. */
+/* In the child of a fork, before any other call: forget the thread's caches. */
 void ashlar__caches_begin_child(void);
-void ashlar__leaks_begin_child(void);
 
 /* ---- all allocators of the process: allocators.c ----
  *
@@ -176,8 +168,8 @@ void ashlar__leaks_begin_child(void);
  * ashlar__device_has_room(), the drop-ins for calls that they pass on.
  */
 
-/* _enlist: add the allocator to the process's list. _delist: remove it; waits for threads that have
- * it give memory back. */
+/* _enlist: add the allocator to the process's list, whose leaks are reported when the process
+ * exits. _delist: remove it; waits for threads that have it give memory back. */
 void ashlar__allocator_enlist(ashlar_allocator *allocator);
 void ashlar__allocator_delist(ashlar_allocator *allocator);
 
@@ -204,7 +196,8 @@ typedef struct ashlar_allocator_acts {
     void (*begin_wait)(ashlar_allocator *allocator, ashlar_stream stream, uint64_t wait);
     void (*end_wait)(ashlar_allocator *allocator, ashlar_stream stream, uint64_t wait);
     bool (*give_back)(ashlar_allocator *allocator, size_t bytes, bool may_wait,
-                      ashlar_others *others);
+                      ashlar_others *others); /* adds to *others */
+    void (*report_leaks)(ashlar_allocator *allocator);
 } ashlar_allocator_acts;
 
 extern const ashlar_allocator_acts *ashlar__allocator_acts;
@@ -219,28 +212,22 @@ extern const ashlar_allocator_acts *ashlar__allocator_acts;
  * So a stream's zones, last_used, last_tick, has_freed and stamp_count may be touched
  *   by the owner of the cache that holds it   inside its cache, or with the lock
  *   by any thread, if no cache holds it       with the lock
- *   by any thread                             with the lock, while the others are shut out
+ *   by any thread                             with the lock, after taking the caches over
  *
  * A thread that frees a block of a stream held by another thread (a remote free) collects such
- * blocks in its outbox, and appends them all at once to the stream's `returned` list.
+ * blocks in its cache, and appends them all at once to the stream's `returned` list.
  */
 
 /*
- * Shut every other thread out of its cache until the release. Claims may be nested. Cost: a system
+ * Keep every other thread out of its cache until ashlar__allocator_leave(), or until the caches are
+ * handed back before the lock is dropped for a while. May be called again meanwhile. Cost: a system
  * call if there are other caches.
  */
-void ashlar__caches_claim_locked(ashlar_allocator *allocator, const ashlar_cache *own);
-void ashlar__caches_release_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+void ashlar__caches_take_over_locked(ashlar_allocator *allocator);
+void ashlar__caches_hand_back_locked(ashlar_allocator *allocator);
 
-/*
- * _shut_out_: shut the other threads out until ashlar__allocator_leave() releases the lock.
- * _let_in_: end that claim early, before the lock is dropped for a while.
- */
-void ashlar__shut_out_locked(ashlar_allocator *allocator);
-void ashlar__let_in_locked(ashlar_allocator *allocator);
-
-/* _enter: take the lock and shut the other threads out of their caches. _leave: let them in again
- * and release the lock. */
+/* _enter: take the lock, and the caches over. _leave: hand the caches back and release the lock;
+ * also after functions that may have taken the caches over. */
 void ashlar__allocator_enter(ashlar_allocator *allocator);
 void ashlar__allocator_leave(ashlar_allocator *allocator);
 
@@ -252,8 +239,7 @@ static inline unsigned ashlar__cache_watched(const ashlar_allocator *a) {
                : 0;
 }
 
-/* Tell every cache whether its hits must take the lock. Call it after any change of what
- * ashlar__cache_watched() returns. */
+/* Call this after any change of what ashlar__cache_watched() returns. Takes the caches over. */
 void ashlar__caches_update_bypass_locked(ashlar_allocator *allocator);
 
 static inline ashlar_cache *ashlar__holder_of(const ashlar_stream_state *state) {
@@ -267,60 +253,53 @@ static inline ashlar_cache *ashlar__holder_of(const ashlar_stream_state *state) 
 void ashlar__hold_locked(ashlar_allocator *allocator, ashlar_cache *own,
                          ashlar_stream_state *state);
 
-/* Let nobody hold the stream any more. Its holder must be the calling thread or be shut out. */
+/* Let nobody hold the stream any more. Its holder is the calling thread's cache or taken over. */
 void ashlar__hold_drop_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 
-/* Whether a freed block must go to the outbox, because another thread holds its stream. */
-bool ashlar__outbox_wants(const ashlar_cache *own, const ashlar_block *block);
+/* Whether the free of a block is remote: another thread holds its stream. */
+bool ashlar__is_remote(const ashlar_cache *own, const ashlar_block *block);
 
-/* Put a freed block into the outbox. Call it inside the cache or with the lock. */
-void ashlar__outbox_add(ashlar_cache *own, ashlar_block *block);
+/* _free: collect a remotely freed block. _send: append the collected ones to the stream's list.
+ * Inside the cache, or with the lock. */
+void ashlar__remote_free(ashlar_cache *own, ashlar_block *block);
+void ashlar__remote_send(ashlar_cache *cache);
 
-/* Send what the outbox holds. Call it inside the cache, or after claiming the cache. */
-void ashlar__outbox_send(ashlar_cache *cache);
-
-/* Send a list of freed blocks of a stream, linked by `older`. Any thread. */
+/* Append freed blocks of a stream, linked by `older`, to its list. Any thread. */
 void ashlar__returned_add(ashlar_stream_state *state, ashlar_block *newest, ashlar_block *oldest);
 
-/* Take the blocks that were sent to a stream, linked by `older`. */
-ashlar_block *ashlar__returned_take(ashlar_stream_state *state);
-
-/* Put the blocks that were sent to a stream into its zones. The stream's holder is shut out. */
+/* Put the blocks in a stream's list into its zones. The stream's holder is taken over. */
 void ashlar__returned_put_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 
-/*
- * Take the blocks of a stream that other threads have freed: into the magazines or, when these are
- * full, into the zones. Call it inside the cache that holds the stream, or with the lock.
- */
+/* Put them into the magazines or, when these are full, into the zones. Call it inside the cache
+ * that holds the stream, or with the lock. */
 void ashlar__returned_take_in(ashlar_cache *own, ashlar_magazines *magazines);
 
-/* The bytes of blocks that are on their way to holders. All caches are claimed. O(blocks). */
-size_t ashlar__returned_bytes_claimed(const ashlar_allocator *allocator);
+/* The bytes of all streams' lists. All caches are taken over. O(blocks). */
+size_t ashlar__returned_bytes_locked(const ashlar_allocator *allocator);
 
 /* ---- streams: streams.c ---- */
 
-/*
- * The handle by which a stream is known here: NULL for the default stream, which CU_STREAM_LEGACY
- * also names, and otherwise the given one.
- */
+/* The handle by which a stream is known here; CU_STREAM_LEGACY is another name of NULL. */
 static inline ashlar_stream ashlar__stream_named(ashlar_stream stream) {
     return (uintptr_t)stream == CU_STREAM_LEGACY ? NULL : stream;
 }
 
-/* Find the stream's own state, never that of its graph pool; the stream's first use makes it.
- * Errors: ASHLAR_EHOSTMEM. */
+/* _of: the stream's own state, never that of its graph pool; its first use makes it. _new: make
+ * one, at the head of the list. _idle: the one that belongs to no stream: blocks of
+ * ashlar__alloc_idle() have it while they are live. It has no free blocks. Errors: ASHLAR_EHOSTMEM.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_of_locked(ashlar_allocator *allocator,
                                                                ashlar_stream stream,
                                                                ashlar_stream_state **out);
-
-/* Make a stream state, at the head of the list. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *allocator,
                                                                 ashlar_stream stream,
                                                                 ashlar_stream_state **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_idle_locked(ashlar_allocator *allocator,
+                                                                 ashlar_stream_state **out);
 
 /*
  * Whether the state can be deleted, as far as it tells by itself: its stream has ended, and no
- * pool, waiting thread, deferred free or block that is away needs it. A state with windows is not
+ * pool, waiting thread, deferred free or cross-stream block needs it. A state with windows is not
  * over: another stream has yet to take them over.
  */
 bool ashlar__stream_state_is_over(const ashlar_stream_state *state);
@@ -332,27 +311,15 @@ void ashlar__stream_state_delete_locked(ashlar_allocator *allocator, ashlar_stre
 void ashlar__stream_state_rename_locked(ashlar_allocator *allocator, ashlar_stream_state *state,
                                         ashlar_stream stream);
 
-/*
- * The state that belongs to no stream: blocks of ashlar__alloc_idle() have it while they are live.
- * It has no free blocks. Errors: ASHLAR_EHOSTMEM.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_idle_locked(ashlar_allocator *allocator,
-                                                                 ashlar_stream_state **out);
-
 /* Give the blocks of one stream in all caches to the heap, and forget its magazines. */
 void ashlar__caches_forget_stream_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 
-/*
- * Like ashlar_allocator_forget_stream(), but the stream ends even if this fails. After a failure no
- * event follows the stream's work, so free memory that the stream used last is never reused.
- */
+/* Like ashlar_allocator_forget_stream(), but the stream ends even if this fails: then no event
+ * follows its work, and free memory that it used last is never reused. */
 void ashlar__allocator_end_stream(ashlar_allocator *allocator, ashlar_stream stream);
 
-/*
- * _begin_wait: call it before a wait on the host for a stream, with the number of the wait; all
- * that was freed on the stream by then is past after _end_wait. Nothing happens for a stream that
- * is watched: its handle may mean another one.
- */
+/* Around a wait on the host for a stream: all that was freed on it before _begin_wait is past after
+ * _end_wait. Not for a watched stream: its handle may mean another one. */
 void ashlar__allocator_begin_wait(ashlar_allocator *allocator, ashlar_stream stream, uint64_t wait);
 void ashlar__allocator_end_wait(ashlar_allocator *allocator, ashlar_stream stream, uint64_t wait);
 
@@ -364,6 +331,22 @@ typedef enum ashlar_call_kind {
     ASHLAR_CALL_USE, /* ashlar_record_stream() */
     ASHLAR_CALL_KIND_COUNT
 } ashlar_call_kind;
+
+/* The rung that served a request, which decides the counter to raise. */
+typedef enum ashlar_rung {
+    ASHLAR_RUNG_PLANNED,
+    ASHLAR_RUNG_CACHED,
+    ASHLAR_RUNG_SAME_STREAM,
+    ASHLAR_RUNG_IDLE,
+    ASHLAR_RUNG_COMPLETED,
+    ASHLAR_RUNG_WAITED,
+    ASHLAR_RUNG_MAPPED,
+    ASHLAR_RUNG_DRAINED,
+    ASHLAR_RUNG_RECLAIMED,
+    ASHLAR_RUNG_AFTER_SYNC,
+    ASHLAR_RUNG_GATHERED,
+    ASHLAR_RUNG_COUNT
+} ashlar_rung;
 
 /* What is looked for when a thread's own cache has no block. */
 typedef struct ashlar_request {
@@ -381,15 +364,15 @@ typedef struct ashlar_request {
  * serves it. A mode does its part, and passes the call on by `next`.
  */
 typedef struct ashlar_call ashlar_call;
-typedef ashlar_status (*ashlar_call_fn)(ashlar_allocator *allocator, ashlar_call *call);
+typedef ashlar_status ashlar_call_fn(ashlar_allocator *allocator, ashlar_call *call);
 struct ashlar_call {
     ashlar_call_kind kind;
     unsigned modes; /* those still to be entered */
-    ashlar_call_fn next;
+    ashlar_call_fn *next;
     ashlar_request request; /* ALLOC; its `own` is set for all kinds */
     size_t bytes;           /* ALLOC: as the program asked */
     ashlar_tag tag;         /* ALLOC */
-    bool was_drained;       /* ALLOC: this attempt follows one that failed */
+    ashlar_rung by;         /* ALLOC: the result */
     bool names_stream;      /* FREE: the last use was on `stream`; false: on the block's own */
     ashlar_stream stream;
     const void *caller;  /* FREE: the public function's return address, which guards report */
@@ -413,12 +396,14 @@ static inline bool ashlar__has_mode(const ashlar_allocator *a, ashlar_mode_id mo
     return (a->modes & 1u << mode) != 0;
 }
 
-/* What a mode does with a call of each kind; NULL: nothing. */
-typedef struct ashlar_mode {
-    ashlar_call_fn on[ASHLAR_CALL_KIND_COUNT];
-} ashlar_mode;
+/* What the modes with a file of their own do with a call. Lock: held. */
+ashlar_call_fn ashlar__watch_call;
+ashlar_call_fn ashlar__dry_run_alloc, ashlar__dry_run_free, ashlar__dry_run_use;
+ashlar_call_fn ashlar__guard_alloc, ashlar__guard_free, ashlar__guard_use;
 
-extern const ashlar_mode ashlar__mode_watch, ashlar__mode_dry_run, ashlar__mode_guard;
+/* The core: miss.c, free.c. ALLOC: Errors: ASHLAR_ENOMEM (the detail is the driver's text) and the
+ * usual ones. The lock may be dropped and taken again meanwhile. */
+ashlar_call_fn ashlar__core_alloc_locked, ashlar__core_free_locked, ashlar__core_use_locked;
 
 /* _alloc_slow, _free_slow: do the work of ashlar_alloc_tagged() and ashlar_free() if the calling
  * thread's cache cannot. _alloc_unplanned: after the current step's plan has declined the request.
@@ -452,16 +437,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_idle(ashlar_allocator *allocator, 
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_at_hand(ashlar_allocator *allocator, size_t bytes,
                                                       ashlar_stream stream, void **out);
 
-/* ---- the core: miss.c, free.c ---- */
-
-/* Serve a call. ALLOC: Errors: ASHLAR_ENOMEM (the detail is the driver's text), ASHLAR_EDRIVER,
- * ASHLAR_EHOSTMEM. The lock may be dropped and taken again meanwhile. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__core_alloc_locked(ashlar_allocator *a, ashlar_call *call);
-ASHLAR_MUST_CHECK ashlar_status ashlar__core_free_locked(ashlar_allocator *a, ashlar_call *call);
-ASHLAR_MUST_CHECK ashlar_status ashlar__core_use_locked(ashlar_allocator *a, ashlar_call *call);
-
-/* Free a block of a request that fails after the core has handed the block out. */
-void ashlar__take_back_locked(ashlar_allocator *allocator, ashlar_cache *own, ashlar_block *block);
+/* _take_back: put the block back of a request that fails after the core has handed it out.
+ * _account_alloc: count a request that has not failed, and add it to the step that is recorded. */
+void ashlar__take_back_locked(ashlar_allocator *allocator, const ashlar_call *call);
+void ashlar__account_alloc_locked(ashlar_allocator *allocator, const ashlar_call *call);
 
 /* Write into the error detail what holds the memory, note the refusal, return ASHLAR_ENOMEM. */
 ashlar_status ashlar__no_memory_locked(ashlar_allocator *allocator, const ashlar_call *call);
@@ -476,7 +455,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__find_live_locked(ashlar_allocator *alloc
 
 /*
  * Find the live block that `ptr` points into: its start, and its requested bytes. Lock: not held.
- * Errors: ASHLAR_EPOINTER. Cost: O(log(blocks)), claims all caches.
+ * Errors: ASHLAR_EPOINTER. Cost: O(log(blocks)), takes all caches over.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__find_around(ashlar_allocator *allocator, const void *ptr,
                                                     void **base, size_t *bytes);
@@ -486,58 +465,34 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__find_around(ashlar_allocator *allocator,
 bool ashlar__has_reserved(ashlar_allocator *allocator, const void *ptr);
 
 /* Whether ashlar__heap_check() passes; for assertions. A hit must not call it. O(blocks). */
-bool ashlar__is_sound_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+bool ashlar__is_sound_locked(ashlar_allocator *allocator);
 
 /* ---- the search for memory: miss.c; its rungs: rungs.c ---- */
 
-/* The rung that served a request, which decides the counter to raise. */
-typedef enum ashlar_rung {
-    ASHLAR_RUNG_PLANNED,
-    ASHLAR_RUNG_CACHED,
-    ASHLAR_RUNG_SAME_STREAM,
-    ASHLAR_RUNG_IDLE,
-    ASHLAR_RUNG_COMPLETED,
-    ASHLAR_RUNG_WAITED,
-    ASHLAR_RUNG_MAPPED,
-    ASHLAR_RUNG_DRAINED,
-    ASHLAR_RUNG_RECLAIMED,
-    ASHLAR_RUNG_AFTER_SYNC,
-    ASHLAR_RUNG_GATHERED,
-    ASHLAR_RUNG_COUNT
-} ashlar_rung;
-
-/*
- * Take a block for the request; it may be larger than requested. The caller must set the block's
- * stream_state, requested and tag. The lock may be dropped and taken again meanwhile. Errors: as
- * for ashlar__core_alloc_locked().
- */
+/* Take a block for the request; it may be larger than requested. The caller sets its stream_state,
+ * requested and tag. Errors and lock: as for ashlar__core_alloc_locked(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ladder_take_locked(ashlar_allocator *allocator,
                                                            const ashlar_request *request,
                                                            ashlar_block **out, ashlar_rung *rung);
 
-/*
- * Wait on the host, without the lock, until some stream has got further whose work keeps memory
- * from being used. *waited false: there is none.
- */
+/* Wait on the host, without the lock, until some stream that keeps memory from being used has got
+ * further. *waited false: there is none. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__wait_for_any_locked(ashlar_allocator *allocator,
                                                             bool *waited);
 
-/*
- * The best fit among the gaps of a zone, with memory behind it or not. So a block's address does
- * not depend on what was mapped before, and a repeated step repeats its addresses. The gap at a
- * window's end is the last resort: before choosing it, the thread gives its cached blocks up. NULL:
- * no gap fits.
- */
+/* The best fit among the gaps of a zone, with memory behind it or not, so that a repeated step
+ * repeats its addresses. Before choosing the gap at a window's end, the thread gives its cached
+ * blocks up. NULL: no gap fits. */
 ashlar_block *ashlar__gap_of_own(const ashlar_zone *zone, ashlar_cache *own, size_t bytes);
 
 /* A rung looks for memory in one way. If it finds nothing, *out stays NULL. Behind the first, all
- * other threads are shut out of their caches. */
+ * caches are taken over. */
 typedef ashlar_status ashlar_rung_fn(ashlar_allocator *a, const ashlar_request *r,
                                      ashlar_block **out);
 
 ashlar_rung_fn ashlar__rung_take_own;      /* the best gap of the stream's own zone */
 ashlar_rung_fn ashlar__rung_take_mapped;   /* another gap there that has memory */
-ashlar_rung_fn ashlar__rung_take_home;     /* after blocks came home, or an ended stream's zone */
+ashlar_rung_fn ashlar__rung_take_cross;    /* cross-stream blocks, or an ended stream's zone */
 ashlar_rung_fn ashlar__rung_leave_plan;    /* in a step: what its plan leaves idle */
 ashlar_rung_fn ashlar__rung_map_new;       /* map new memory */
 ashlar_rung_fn ashlar__rung_map_free;      /* move free memory of any zone to the request's */
@@ -603,13 +558,12 @@ static inline void ashlar__miss_put(ashlar_allocator *a, ashlar_cache *own, ashl
 
 /* ---- counting and recording: account.c ---- */
 
-/* Count and trace the free of a block, on the stream that it was allocated for. */
-void ashlar__account_free_locked(ashlar_allocator *allocator, ashlar_cache *own,
-                                 const ashlar_block *block);
-
-/* Count the free of a block whose request was for `requested` bytes. */
+/* _count_free: count the free of a block whose request was for `requested` bytes. _account_free:
+ * also trace it, on the stream that the block was allocated for. */
 void ashlar__count_free_locked(ashlar_allocator *allocator, ashlar_cache *own, size_t requested,
                                unsigned tag);
+void ashlar__account_free_locked(ashlar_allocator *allocator, ashlar_cache *own,
+                                 const ashlar_block *block);
 
 /* _counters_of: the counters that the calling thread raises. _publish_locked: publish them if they
  * are due (ashlar__counters_are_due()), or at once for a thread without a cache. */
@@ -621,9 +575,7 @@ ashlar_trace_event ashlar__trace_event_of(const ashlar_allocator *allocator,
                                           ashlar_trace_action action, const ashlar_block *block,
                                           ashlar_stream stream);
 
-/* Sum every thread's counters at one moment. _claimed: the caller has claimed the caches. _locked:
- * the function claims them itself. */
-void ashlar__stats_sum_claimed(ashlar_allocator *allocator, ashlar_stats *stats);
+/* Sum every thread's counters at one moment. Takes the caches over. */
 void ashlar__stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
 
 /* As ashlar_allocator_reset_peaks(), but only those of live bytes, or of reserved bytes. */
@@ -652,7 +604,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__may_map_locked(ashlar_allocator *allocat
 /*
  * The most that a request could get if all work were over and all free memory in one place: what
  * the limit leaves beside live blocks and the plan memories of steps under way. The program's
- * reclaim callback may free more. Cost: claims all caches.
+ * reclaim callback may free more.
  */
 size_t ashlar__room_locked(ashlar_allocator *allocator);
 
@@ -663,14 +615,12 @@ bool ashlar__may_grow(ashlar_allocator *allocator, size_t bytes);
 ASHLAR_MUST_CHECK ashlar_status ashlar__trim_locked(ashlar_allocator *allocator,
                                                     size_t target_bytes);
 
-/* As ashlar__allocators_give_back(), for this allocator. Lock: held, but dropped meanwhile. */
+/* Have the device's other allocators give memory back. Lock: held, but dropped meanwhile. */
 bool ashlar__others_give_back_locked(ashlar_allocator *allocator, size_t bytes, bool may_wait,
                                      ashlar_others *others);
 
-/*
- * Call the program's reclaim callback, which frees blocks. False: it freed nothing, or was not
- * called. Lock: held, but dropped during the callback.
- */
+/* Call the program's reclaim callback. False: it freed nothing, or was not called. Lock: held, but
+ * dropped during the callback. */
 bool ashlar__reclaim_locked(ashlar_allocator *allocator, size_t bytes);
 
 /* ---- reports: reports.c ---- */
@@ -678,10 +628,6 @@ bool ashlar__reclaim_locked(ashlar_allocator *allocator, size_t bytes);
 /* Report the guard's oldest finding, if there is one: to the callback, and as ASHLAR_EDAMAGE. Lock:
  * not held. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_take_finding(ashlar_allocator *allocator);
-
-/* Report the allocator's live blocks when the process exits, unless it is unregistered before. */
-void ashlar__leaks_register(ashlar_allocator *allocator);
-void ashlar__leaks_unregister(ashlar_allocator *allocator); /* no effect if not registered */
 
 /* Report the live blocks, if there are any. No driver call. */
 void ashlar__leaks_report_locked(ashlar_allocator *allocator);
@@ -695,17 +641,6 @@ bool ashlar__shared_has_lost(const ashlar_use *uses);
 static inline ashlar_use *ashlar__shared_uses(const ashlar_block *block) {
     return ashlar__block_is_shared(block) ? block->uses : NULL;
 }
-
-/* ---- snapshots: trace_snapshot.c ---- */
-
-/*
- * Write a snapshot as JSON, with a trace. Viewers play the trace backwards from the snapshot, so
- * each block in it must lie in memory that the snapshot has or that a later event unmaps. Errors:
- * ASHLAR_EHOSTMEM, and those of ashlar__file_write_line(). The old file is then unchanged.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_write(const ashlar_snapshot *snapshot,
-                                                       const ashlar_trace_event *events,
-                                                       size_t count, const char *path);
 
 /* ---- watched streams: watch.c ----
  *
@@ -722,9 +657,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_write(const ashlar_snapshot *sn
 /*
  * Begin a call that names `stream`. Pass *out, which is NULL for a default stream, to the function
  * that ends the call. Drivers older than CUDA 12 cannot identify streams: then `stream` is made to
- * wait for the work of everything freed under its handle.
- *
- * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; then no call has begun.
+ * wait for the work of everything freed under its handle. After an error no call has begun.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__watch_begin_locked(ashlar_allocator *allocator,
                                                            ashlar_stream stream,
@@ -739,8 +672,8 @@ void ashlar__watch_end_locked(ashlar_stream_state *state);
 ASHLAR_MUST_CHECK ashlar_status ashlar__watch_settle_locked(ashlar_allocator *allocator);
 ASHLAR_MUST_CHECK ashlar_status ashlar__watch_settle(ashlar_allocator *allocator);
 
-/* Around a wait for the device that the caller makes, with all caches claimed. _end_wait: only if
- * the wait succeeded. */
+/* Around a wait for the device that the caller makes, with all caches taken over. _end_wait: only
+ * if the wait succeeded. */
 uint64_t ashlar__watch_begin_wait_locked(ashlar_allocator *allocator);
 void ashlar__watch_end_wait_locked(ashlar_allocator *allocator, uint64_t wait);
 
@@ -751,10 +684,8 @@ bool ashlar__watch_wait_locked(ashlar_allocator *allocator);
 /* ---- dry runs: dry_run.c ----
  *
  * A dry run allocates and frees the same blocks as its step, but uses none of them. So its requests
- * get addresses with no memory behind them: recording costs no memory, and leaves no block in the
- * way of the plan's memory. The addresses are far above any that a process can have, so that using
- * one faults. What would exceed the limit beside the blocks that are live is refused, as in the
- * step.
+ * get addresses with no memory behind them, far above any that a process can have. What would
+ * exceed the limit beside the live blocks is refused, as in the step.
  */
 
 #define ASHLAR_DRY_RUN_BASE ((uintptr_t)1 << 62)
@@ -784,16 +715,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_bytes(const ashlar_cache *own, c
 
 /* ---- frees that wait for all streams: deferred_free.c ----
  *
- * A block for all streams, as after cudaMalloc(), belongs to no stream: when it is handed out, no
- * queued work uses its memory. Its free, as cudaFree() does, is deferred until all work submitted
- * before the free is over, on any stream. Until then it stays a used block, marked as shared
- * (block.h), but without a note of who uses it.
+ * The free of a block for all streams, as cudaFree() does, is deferred until all work submitted
+ * before it is over, on any stream. Until then it stays a used block, marked as shared (block.h),
+ * but without a note of who uses it.
  *
  * Deferred frees are numbered and wait in one list, oldest first. Some streams order them: the
  * legacy default stream, whose events come behind the work of all blocking streams, and each
  * non-blocking stream that the caller tells of. A block is free once `free_past` of all of them
- * (stream_state.h) has reached its number. So the events that prove it are those that the
- * allocator records for other reasons as well. An event on the legacy stream is a barrier between
+ * (stream_state.h) has reached its number. An event on the legacy stream is a barrier between
  * blocking streams, so none is recorded before memory is wanted.
  *
  * Invariants (ashlar_allocator_check):
@@ -823,20 +752,14 @@ bool ashlar__deferred_fills_handle(ashlar_allocator *allocator);
 /*
  * Whether to call ashlar__deferred_ask() before a request is placed, although free memory may serve
  * it: no events are recorded behind the oldest free, and what was freed fills a handle and is more
- * than twice what is free, so some of it will be wanted soon. Events that are recorded later follow
- * the request's own work, too; and its block would lie between gaps that would have merged. Cost:
- * O(zones + streams).
+ * than twice what is free. Later events would follow the request's own work, too. O(zones).
  */
 bool ashlar__deferred_is_due(ashlar_allocator *allocator);
 
-/* Whether a request that found no memory may succeed now, because deferred blocks became free since
- * `release_count` was read from the allocator, or there are some. */
+/* Whether deferred blocks became free since `release_count` was read, or there are some. */
 bool ashlar__deferred_has_more(ashlar_allocator *allocator, uint64_t release_count);
 
-/*
- * Let a stream order the frees from now on: NULL, or a non-blocking one, until its end
- * (ashlar__allocator_end_stream()). Errors: ASHLAR_EHOSTMEM.
- */
+/* Let a stream order the frees until its end: NULL, or a non-blocking one. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__deferred_add_stream(ashlar_allocator *allocator,
                                                             ashlar_stream stream);
 
@@ -855,11 +778,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__deferred_ask(ashlar_allocator *allocator
 /* Like ashlar__deferred_ask(), but wait on the host for the oldest. False: it cannot. */
 bool ashlar__deferred_wait(ashlar_allocator *allocator);
 
-/*
- * Around a wait for the whole device, which the program or the caller makes. _end_wait frees the
- * blocks that were deferred before _begin_wait, whichever streams there are. Call it only if the
- * wait succeeded. Returns whether any block was freed.
- */
+/* Around a wait for the whole device. _end_wait, only if that succeeded, frees the blocks that were
+ * deferred before _begin_wait, and returns whether there were any. */
 typedef struct ashlar_device_wait {
     uint64_t number; /* 0: there is nothing to learn */
     uint64_t free_number;

@@ -33,7 +33,7 @@ ashlar_status ashlar__free_deferred(ashlar_allocator *a, void *ptr, bool *is_pla
     if (status == ASHLAR_OK && !*is_planned) {
         defer_locked(a, own, block);
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status;
 }
 
@@ -53,7 +53,7 @@ static bool release_locked(ashlar_allocator *a, uint64_t past) {
     ASHLAR_OWNS(&a->lock);
     bool has_any = false;
     while (a->deferred.first != NULL && a->deferred.first->covered_by <= past) {
-        ashlar__shut_out_locked(a);
+        ashlar__caches_take_over_locked(a);
         ashlar_block *block = a->deferred.first;
         a->deferred.first = block->older;
         ASHLAR_CHECK2(ashlar__block_is_shared(block) && block->uses == NULL);
@@ -84,7 +84,7 @@ ashlar_status ashlar__deferred_add_stream(ashlar_allocator *a, ashlar_stream str
         state->orders_frees = true;
         state->free_past = a->client.free_count; /* it is new */
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status;
 }
 
@@ -216,7 +216,7 @@ ashlar_device_wait ashlar__deferred_begin_wait(ashlar_allocator *a) {
     ashlar_device_wait wait = {0};
     ashlar__lock_acquire(&a->lock);
     if (a->deferred.first != NULL || a->heap.awaited != NULL) {
-        ashlar__shut_out_locked(a);
+        ashlar__caches_take_over_locked(a);
         wait = (ashlar_device_wait){ashlar__watch_begin_wait_locked(a), a->client.free_count};
     }
     ashlar__allocator_leave(a);

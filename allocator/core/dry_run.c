@@ -1,7 +1,4 @@
-/*
- * dry_run.c - allocations, uses and frees of a step that is recorded without memory. Every function
- * of the mode is called with the allocator's lock held.
- */
+/* dry_run.c - allocations, uses and frees of a step that is recorded without memory. */
 #include "allocator/core/core.h"
 
 #include "allocator/base/checked.h"
@@ -14,7 +11,7 @@ static size_t taken_bytes(size_t bytes) {
 }
 
 /* A request that the recording leaves out needs memory. */
-static ashlar_status alloc_dry(ashlar_allocator *a, ashlar_call *call) {
+ashlar_status ashlar__dry_run_alloc(ashlar_allocator *a, ashlar_call *call) {
     ashlar_replay *replay = call->request.own->own_replay;
     ashlar_recording *recording = &replay->recording;
     ashlar_stream_state *state = NULL;
@@ -74,13 +71,13 @@ static ashlar_status note_use(ashlar_allocator *a, const ashlar_call *call, uint
     return ASHLAR_OK;
 }
 
-static ashlar_status use_dry(ashlar_allocator *a, ashlar_call *call) {
+ashlar_status ashlar__dry_run_use(ashlar_allocator *a, ashlar_call *call) {
     uint32_t index = 0;
     return ashlar__dry_run_has(call->request.own, call->ptr) ? note_use(a, call, &index)
                                                              : call->next(a, call);
 }
 
-static ashlar_status free_dry(ashlar_allocator *a, ashlar_call *call) {
+ashlar_status ashlar__dry_run_free(ashlar_allocator *a, ashlar_call *call) {
     ashlar_replay *replay = call->request.own->own_replay;
     uint32_t index = 0;
     if (!ashlar__dry_run_has(call->request.own, call->ptr)) {
@@ -94,9 +91,3 @@ static ashlar_status free_dry(ashlar_allocator *a, ashlar_call *call) {
     replay->dry_bytes += taken_bytes(replay->recording.allocs[index].bytes);
     return ASHLAR_OK;
 }
-
-const ashlar_mode ashlar__mode_dry_run = {.on = {
-                                              [ASHLAR_CALL_ALLOC] = alloc_dry,
-                                              [ASHLAR_CALL_FREE] = free_dry,
-                                              [ASHLAR_CALL_USE] = use_dry,
-                                          }};

@@ -1,16 +1,10 @@
-/*
- * free.c - from an address to its block; freeing under the lock; and blocks that several streams
- * use.
- */
+/* free.c - from an address to its block; freeing under the lock; uses on other streams. */
 #include "allocator/core/core.h"
 
 #include "allocator/base/error.h"
 #include "allocator/plan/planner.h"
 
-/*
- * The block that contains an offset. Inside a plan's memory, the live slot block at the offset, if
- * any.
- */
+/* Inside a plan's memory, the live slot block at the offset, if any. */
 static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
     const ashlar_block *block = ashlar__heap_find(heap, offset);
     const ashlar_block *at = block;
@@ -29,11 +23,10 @@ static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
  */
 static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, size_t offset) {
     ASHLAR_OWNS(&a->lock);
-    /* Shut out other threads' hits, which write the fields read here. */
-    ashlar__caches_claim_locked(a, ashlar__cache_recent);
+    /* Other threads' hits write the fields read here. */
+    ashlar__caches_take_over_locked(a);
     const ashlar_block *block = find_around(&a->heap, offset);
     const size_t requested = block != NULL ? ashlar__block_live_bytes(block) : 0;
-    ashlar__caches_release_locked(a, ashlar__cache_recent);
     ASHLAR_FAIL_IF(block == NULL || !ashlar__heap_is_mapped(&a->heap, offset), ASHLAR_EPOINTER,
                    "%p: not a block of this allocator", ptr);
     if (requested == 0) {
@@ -65,8 +58,7 @@ ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **b
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     ashlar_status status = ASHLAR_OK;
     ASHLAR_REFUSE_OF_PARENT(a);
-    ashlar__lock_acquire(&a->lock);
-    ashlar__caches_claim_locked(a, ashlar__cache_recent);
+    ashlar__allocator_enter(a);
     const bool is_ours = offset < a->constants.range_bytes;
     const ashlar_block *block = is_ours ? find_around(&a->heap, offset) : NULL;
     const size_t requested = block != NULL ? ashlar__block_live_bytes(block) : 0;
@@ -76,14 +68,13 @@ ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **b
     } else {
         status = ashlar__fail(ASHLAR_EPOINTER, "%p: in no live block of this allocator", ptr);
     }
-    ashlar__caches_release_locked(a, ashlar__cache_recent);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status;
 }
 
 ashlar_status ashlar_segment(ashlar_allocator *a, const void *ptr, void **base, size_t *bytes) {
-    void *start;
-    size_t block_bytes;
+    void *start = NULL;
+    size_t block_bytes = 0;
     ASHLAR_FAIL_IF(a->heap.range.kind != ASHLAR_RANGE_SHARED, ASHLAR_ENOTSUP,
                    "segment: the allocator was made without share=on");
     ASHLAR_TRY(ashlar__find_around(a, ptr, &start, &block_bytes));
@@ -113,12 +104,10 @@ bool ashlar__has_reserved(ashlar_allocator *a, const void *ptr) {
     return is_there;
 }
 
-bool ashlar__is_sound_locked(ashlar_allocator *a, const ashlar_cache *own) {
+bool ashlar__is_sound_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    ashlar__caches_claim_locked(a, own); /* because hits write to the blocks that they hand out */
-    const bool is_sound = ashlar__heap_check(&a->heap) == ASHLAR_OK;
-    ashlar__caches_release_locked(a, own);
-    return is_sound;
+    ashlar__caches_take_over_locked(a); /* because hits write to the blocks that they hand out */
+    return ashlar__heap_check(&a->heap) == ASHLAR_OK;
 }
 
 /* ---- freeing ---- */
@@ -138,17 +127,13 @@ ashlar_status ashlar__call_find_locked(ashlar_allocator *a, ashlar_call *call) {
     return ASHLAR_OK;
 }
 
-/*
- * Do what a free without the lock does, so that an allocator whose caches are bypassed hands out
- * the same blocks. Give the block to the thread's cache. If the cache is full but holds the stream,
- * put the block back into its zone; otherwise let it wait for the next miss. False: the block is in
- * none of the three.
- */
+/* What a free without the lock does, so that an allocator whose caches are bypassed hands out the
+ * same blocks. False: the block must go to the heap. */
 static bool keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
     ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *state = block->stream_state;
-    if (ashlar__outbox_wants(own, block)) {
-        ashlar__outbox_add(own, block);
+    if (ashlar__is_remote(own, block)) {
+        ashlar__remote_free(own, block);
         return true;
     }
     /* A cache may give the block back late, when no event can be recorded behind it any more. */
@@ -176,17 +161,14 @@ static bool vacate_shared_locked(ashlar_allocator *a, ashlar_block *block,
            ashlar__plan_memory_vacate_locked(memory, &a->heap, block, state);
 }
 
-/*
- * Give a freed block to the thread's cache or, if the cache is full, to the heap together with the
- * cache's pending blocks.
- */
+/* To the thread's cache or, if that is full, to the heap with the cache's pending blocks. */
 static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(block->requested == 0 || ashlar__block_is_of_slot(block));
     const bool is_of_slot = ashlar__block_is_of_slot(block);
     if (ashlar__block_is_shared(block) || ashlar__block_owner(block) != state) {
-        ashlar__shut_out_locked(a);
+        ashlar__caches_take_over_locked(a);
         if (is_of_slot && vacate_shared_locked(a, block, state)) {
             return;
         }
@@ -203,7 +185,7 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     block->marks &= (unsigned char)~ASHLAR_BLOCK_BORROWED; /* its zone belongs to this stream now */
     block->stream_state = state;
     if (a->heap.is_near_limit && block->bytes > ASHLAR_SC_MAX_BYTES) {
-        ashlar__shut_out_locked(a);
+        ashlar__caches_take_over_locked(a);
         ashlar__release_covered_locked(&a->heap, block, state);
         return;
     }
@@ -219,11 +201,8 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     ashlar__cache_give_back_locked(a, block);
 }
 
-/*
- * A block of a graph's pool returns to the pool, whichever stream used it last. While a stream is
- * captured, its pool stands for it: what the pool hands out next comes behind the captured work.
- * That is not so for other streams, so the block waits for a last use there.
- */
+/* A pool's block returns to the pool. What that hands out next comes behind the work captured from
+ * its own stream; the block waits for a last use on another one. */
 static ashlar_status return_to_pool_locked(ashlar_allocator *a, ashlar_call *call) {
     ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *pool = call->block->stream_state, *last = call->state;
@@ -250,7 +229,7 @@ ashlar_status ashlar__core_free_locked(ashlar_allocator *a, ashlar_call *call) {
         block->requested = 0;
     }
     give_locked(a, call->request.own, block, call->state);
-    ASHLAR_CHECK3(ashlar__is_sound_locked(a, call->request.own));
+    ASHLAR_CHECK3(ashlar__is_sound_locked(a));
     return ASHLAR_OK;
 }
 

@@ -16,27 +16,25 @@
 struct ashlar_graph_pool {
     ashlar_allocator *allocator;       /* const */
     ashlar_stream_state *stream_state; /* const; the pool's */
-    ashlar_stream_state *home;         /* the state of the captured stream; NULL once the capture
+    ashlar_stream_state *captured;     /* the state of the captured stream; NULL once the capture
                                         * has ended */
 };
 
 static ashlar_status refuse_captured(const ashlar_graph_pool *pool) {
-    return pool->home == NULL
+    return pool->captured == NULL
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EINVAL,
                               "pool: its capture has not ended; ashlar_graph_pool_end() it");
 }
 
-/*
- * Find out, while that is still allowed, which free memory of the stream no work uses any more: it
- * may serve the capture and, meanwhile, other streams. What the driver refuses now stays unknown
- * until the capture has ended.
- */
-static void ask_before_locked(ashlar_allocator *a, ashlar_stream_state *home) {
+/* While the driver may still be asked: free memory of the stream that is past may serve the
+ * capture and, meanwhile, other streams. */
+static void ask_before_locked(ashlar_allocator *a, ashlar_stream_state *captured) {
     ASHLAR_OWNS(&a->lock);
-    ashlar__caches_forget_stream_locked(a, home);
-    if (!ashlar__stream_state_is_quiet(home) || home->oldest_cross != NULL) {
-        ASHLAR_IGNORE(ashlar__stream_state_ask_idle(home, &a->client, &a->stats.events_recorded));
+    ashlar__caches_forget_stream_locked(a, captured);
+    if (!ashlar__stream_state_is_quiet(captured) || captured->oldest_cross != NULL) {
+        ASHLAR_IGNORE(
+            ashlar__stream_state_ask_idle(captured, &a->client, &a->stats.events_recorded));
         (void)ashlar__cross_settle(&a->heap);
     }
 }
@@ -44,27 +42,27 @@ static void ask_before_locked(ashlar_allocator *a, ashlar_stream_state *home) {
 /* From now on, requests for the stream find the pool. A new pool gets its stream state here. */
 static ashlar_status begin_locked(ashlar_graph_pool *pool, ashlar_stream stream) {
     ashlar_allocator *a = pool->allocator;
-    ashlar_stream_state *home = NULL;
+    ashlar_stream_state *captured = NULL;
     ASHLAR_OWNS(&a->lock);
     ASHLAR_TRY(refuse_captured(pool));
-    ashlar_status status = ashlar__stream_state_of_locked(a, stream, &home);
-    if (status == ASHLAR_OK && home->pool != NULL) {
+    ashlar_status status = ashlar__stream_state_of_locked(a, stream, &captured);
+    if (status == ASHLAR_OK && captured->pool != NULL) {
         status = ashlar__fail(ASHLAR_EINVAL, "stream: it has a pool already; end that one first");
     }
     if (status == ASHLAR_OK && pool->stream_state == NULL) {
-        status = ashlar__stream_state_new_locked(a, home->stream, &pool->stream_state);
+        status = ashlar__stream_state_new_locked(a, captured->stream, &pool->stream_state);
     } else if (status == ASHLAR_OK) {
-        ashlar__stream_state_rename_locked(a, pool->stream_state, home->stream);
+        ashlar__stream_state_rename_locked(a, pool->stream_state, captured->stream);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    ask_before_locked(a, home);
-    ASHLAR_CHECK2(pool->stream_state != home && home->pool == NULL);
+    ask_before_locked(a, captured);
+    ASHLAR_CHECK2(pool->stream_state != captured && captured->pool == NULL);
     pool->stream_state->is_pool = true;
     pool->stream_state->is_ended = false;
-    pool->home = home;
-    home->pool = pool->stream_state;
+    pool->captured = captured;
+    captured->pool = pool->stream_state;
     return ASHLAR_OK;
 }
 
@@ -112,12 +110,12 @@ void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
         return;
     }
     ashlar__allocator_enter(a);
-    if (pool->home != NULL) {
-        ASHLAR_CHECK2(pool->home->pool == pool->stream_state);
+    if (pool->captured != NULL) {
+        ASHLAR_CHECK2(pool->captured->pool == pool->stream_state);
         ashlar__caches_forget_stream_locked(a, pool->stream_state);
         pool->stream_state->is_ended = true;
-        pool->home->pool = NULL;
-        pool->home = NULL;
+        pool->captured->pool = NULL;
+        pool->captured = NULL;
         ashlar__driver_end_capture(a->device->driver);
     }
     ashlar__allocator_leave(a);
@@ -147,8 +145,8 @@ static bool end_like_stream_locked(ashlar_allocator *a, ashlar_stream_state *sta
 }
 
 /* Turn every use by `from` into a use by `to` that lasts until now. */
-static void rehome_uses_locked(ashlar_allocator *a, ashlar_stream_state *from,
-                               ashlar_stream_state *to) {
+static void move_uses_locked(ashlar_allocator *a, ashlar_stream_state *from,
+                             ashlar_stream_state *to) {
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(from != to);
     ashlar__cross_move_queue(&a->heap, from, to);
@@ -156,10 +154,7 @@ static void rehome_uses_locked(ashlar_allocator *a, ashlar_stream_state *from,
          block = ashlar__block_after(block)) {
         ashlar_use *use = ashlar__cross_find_use(block, from);
         if (use != NULL) {
-            /*
-             * `to` may then be noted twice. That does no harm: both uses become past at the same
-             * time.
-             */
+            /* `to` may then be noted twice: both uses become past at the same time. */
             use->stream_state = to;
             use->tick =
                 ashlar__block_live_bytes(block) == 0 ? ashlar__stream_state_next(to) - 1 : 0;
@@ -170,15 +165,15 @@ static void rehome_uses_locked(ashlar_allocator *a, ashlar_stream_state *from,
 /*
  * Let the pool's live blocks count as taken for the stream of `to`. The pool's free memory waits
  * for that stream's work, and then serves whoever adopts it first, like that of a stream that has
- * ended; or, if no event can be recorded now, it becomes that stream's. Meanwhile other threads are
- * shut out, since their hits read the fields that this function writes.
+ * ended; or, if no event can be recorded now, it becomes that stream's. The caches are taken
+ * over, since hits read the fields that this function writes.
  */
 static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
                              ashlar_stream_state *to) {
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(from->is_pool && from->is_ended && from->event_count == 0 && !to->is_pool);
-    ashlar__caches_claim_locked(a, ashlar__cache_recent);
-    rehome_uses_locked(a, from, to);
+    ashlar__caches_take_over_locked(a);
+    move_uses_locked(a, from, to);
     const bool is_apart = end_like_stream_locked(a, from, to);
     for (ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
          block = ashlar__heap_next(block)) {
@@ -197,13 +192,9 @@ static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
             ashlar__zone_move(&a->heap, &from->zones[kind], &to->zones[kind], false);
         }
     }
-    ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
-/*
- * With guard=fill: guard the pool's live blocks like all others, now that a stream has taken them
- * over.
- */
+/* Guard the pool's live blocks like all others, now that a stream takes them over. */
 static ashlar_status fill_red_zones_locked(ashlar_allocator *a, const ashlar_stream_state *from,
                                            ashlar_stream_state *to) {
     ASHLAR_OWNS(&a->lock);

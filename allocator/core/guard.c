@@ -5,19 +5,16 @@
 #include "allocator/base/error.h"
 #include "allocator/base/threads.h"
 
-/*
- * If there is no memory, empty the quarantine and try once more. A pool's blocks are not guarded:
- * the fill would become part of the graph.
- */
-static ashlar_status alloc_guarded(ashlar_allocator *a, ashlar_call *call) {
+/* A pool's blocks are not guarded: the fill would become part of the graph. */
+ashlar_status ashlar__guard_alloc(ashlar_allocator *a, ashlar_call *call) {
     const unsigned modes = call->modes;
     call->request.bytes = ashlar__guard_fill_block_bytes(call->bytes);
     ashlar_status status = call->next(a, call);
     if (status == ASHLAR_ENOMEM && a->guard_fill->count > 0) {
         ASHLAR_TRY(ashlar__guard_fill_release_locked(a->guard_fill, NULL));
         call->modes = modes;
-        call->was_drained = true;
         status = call->next(a, call);
+        call->by = ASHLAR_RUNG_DRAINED;
     }
     ASHLAR_TRY(status);
     if (!call->block->stream_state->is_pool) {
@@ -25,7 +22,7 @@ static ashlar_status alloc_guarded(ashlar_allocator *a, ashlar_call *call) {
             ashlar__guard_fill_take_locked(a->guard_fill, call->block, call->block->stream_state);
     }
     if (status != ASHLAR_OK) {
-        ashlar__take_back_locked(a, call->request.own, call->block);
+        ashlar__take_back_locked(a, call);
     }
     return status;
 }
@@ -97,7 +94,7 @@ static ashlar_status join_uses(ashlar_allocator *a, ashlar_block *block,
 }
 
 /* Into the quarantine. */
-static ashlar_status free_guarded(ashlar_allocator *a, ashlar_call *call) {
+ashlar_status ashlar__guard_free(ashlar_allocator *a, ashlar_call *call) {
     ASHLAR_TRY(ashlar__call_find_locked(a, call));
     ashlar_block *block = call->block;
     ashlar_stream_state *state = call->state;
@@ -119,7 +116,7 @@ static ashlar_status free_guarded(ashlar_allocator *a, ashlar_call *call) {
     return ASHLAR_OK;
 }
 
-static ashlar_status use_guarded(ashlar_allocator *a, ashlar_call *call) {
+ashlar_status ashlar__guard_use(ashlar_allocator *a, ashlar_call *call) {
     ASHLAR_TRY(ashlar__call_find_locked(a, call));
     ashlar_block *block = call->block;
     if (call->state == block->stream_state) {
@@ -128,9 +125,3 @@ static ashlar_status use_guarded(ashlar_allocator *a, ashlar_call *call) {
     }
     return call->next(a, call);
 }
-
-const ashlar_mode ashlar__mode_guard = {.on = {
-                                            [ASHLAR_CALL_ALLOC] = alloc_guarded,
-                                            [ASHLAR_CALL_FREE] = free_guarded,
-                                            [ASHLAR_CALL_USE] = use_guarded,
-                                        }};

@@ -177,11 +177,8 @@ static inline ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, si
     return block;
 }
 
-/*
- * Serve a request that the recent magazines, which are those of its stream, cannot serve: from a
- * zone that the cache holds, or otherwise with the lock. The caller has entered the cache; this
- * function leaves it.
- */
+/* From a zone that the cache holds, or with the lock. The caller has entered the cache, which this
+ * function leaves. */
 static ASHLAR_NOINLINE ashlar_status alloc_miss(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                                 ashlar_stream stream, void **out) {
     ashlar_cache *own = ashlar__cache_recent;
@@ -196,10 +193,7 @@ static ASHLAR_NOINLINE ashlar_status alloc_miss(ashlar_allocator *a, size_t byte
 
 /* ---- the cache ---- */
 
-/*
- * Serve a request for a stream other than the last request's, or a request that the step's plan
- * does not expect. The cache has been entered.
- */
+/* For another stream than last time, or not what the step's plan expects. Inside the cache. */
 static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_t bytes,
                                                       ashlar_tag tag, ashlar_stream stream,
                                                       void **out) {
@@ -228,10 +222,7 @@ static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_
     return ashlar__alloc_unplanned(a, bytes, tag, stream, out);
 }
 
-/*
- * Serve a request for a stream other than the last request's, or any request in a replayed step.
- * The cache has been entered.
- */
+/* For another stream than last time, or in a replayed step. Inside the cache. */
 static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *cache, size_t bytes,
                                             ashlar_tag tag, ashlar_stream stream, void **out) {
     ashlar_block *block = ashlar__replay_serve(cache->active_replay, bytes, (unsigned)tag, stream);
@@ -322,9 +313,9 @@ static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *p
         take_back(cache, block);
         return ASHLAR_OK;
     }
-    if (ashlar__outbox_wants(cache, block) && !ashlar__counters_are_due(&cache->counters)) {
+    if (ashlar__is_remote(cache, block) && !ashlar__counters_are_due(&cache->counters)) {
         count_back(cache, block);
-        ashlar__outbox_add(cache, block);
+        ashlar__remote_free(cache, block);
         ashlar__cache_leave(cache);
         return ASHLAR_OK;
     }

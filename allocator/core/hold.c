@@ -1,7 +1,4 @@
-/*
- * hold.c - shutting threads out of their caches, choosing the thread that holds a stream, and
- * sending freed blocks to that thread.
- */
+/* hold.c - taking caches over; which thread holds a stream; sending it blocks freed remotely. */
 #include "allocator/core/core.h"
 
 #include <sched.h>
@@ -9,9 +6,9 @@
 /* After this many handovers nobody holds the stream any more, since its threads take turns. */
 enum { HANDOVERS_MAX = 4 };
 
-/* An outbox with this many blocks, or this many bytes, is sent. */
-enum { OUTBOX_BLOCKS = 32 };
-#define OUTBOX_BYTES ((size_t)1 << 20)
+/* So many blocks, or bytes, of remote frees are sent together. */
+enum { REMOTE_BLOCKS = 32 };
+#define REMOTE_BYTES ((size_t)1 << 20)
 
 /* ---- shutting out ---- */
 
@@ -23,15 +20,6 @@ static void set_attention(ashlar_allocator *a, const ashlar_cache *own, unsigned
     }
 }
 
-/* Whether the calling thread may touch every cache; for assertions. */
-static bool are_all_touchable(const ashlar_allocator *a) {
-    const ashlar_cache *cache = a->caches;
-    while (cache != NULL && ashlar__cache_may_touch(cache)) {
-        cache = cache->next;
-    }
-    return cache == NULL;
-}
-
 static bool is_alone(const ashlar_allocator *a, const ashlar_cache *own) {
     return a->caches == NULL || (a->caches == own && own->next == NULL);
 }
@@ -39,7 +27,7 @@ static bool is_alone(const ashlar_allocator *a, const ashlar_cache *own) {
 /*
  * Put a barrier between the stores to `attention` and the loads of `is_busy`. If the kernel refuses
  * cheap barriers from now on, this barrier still worked, but no thread may enter its cache again.
- * Then no later claim needs a barrier: other threads see the `attention` stored before this
+ * Then no later take-over needs a barrier: other threads see the `attention` stored before this
  * barrier, and the caller sees its own store.
  */
 static void put_barrier_locked(ashlar_allocator *a, const ashlar_cache *own) {
@@ -56,10 +44,10 @@ static void put_barrier_locked(ashlar_allocator *a, const ashlar_cache *own) {
 }
 
 /*
- * Why an owner and a claimer are never in one cache at the same time, however the processors
- * reorder. The steps of one entry by the owner, and those of the claimer:
+ * Why an owner and a thread that takes over are never in one cache at the same time, however the
+ * processors reorder. The steps of one entry by the owner, and those of the other:
  *
- *   o1  is_busy = 1                            c1  attention = CLAIMED
+ *   o1  is_busy = 1                            c1  attention = TAKEN_OVER
  *   o2  load attention; not 0: o4, and stay    c2  a barrier in every thread
  *       out (acquire)                          c3  load is_busy until it is 0 (acquire)
  *   o3  touch the cache                        c4  touch the cache
@@ -78,13 +66,15 @@ static void put_barrier_locked(ashlar_allocator *a, const ashlar_cache *own) {
  * Without c2, the owner may do o2 before o1 is visible: then both go in.
  * tests/orders runs it under every schedule, also with stores that are seen as late as can be.
  */
-void ashlar__caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
+void ashlar__caches_take_over_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    if (a->claim_depth++ > 0) {
+    const ashlar_cache *own = ashlar__cache_recent;
+    if (a->are_caches_taken_over) {
         return;
     }
+    a->are_caches_taken_over = true;
     if (!is_alone(a, own)) {
-        set_attention(a, own, ASHLAR_CACHE_CLAIMED | ashlar__cache_watched(a));
+        set_attention(a, own, ASHLAR_CACHE_TAKEN_OVER | ashlar__cache_watched(a));
         put_barrier_locked(a, own);
     }
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
@@ -93,53 +83,34 @@ void ashlar__caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
         }
         ashlar__heap_catch_up(&a->heap, cache->use_clock);
     }
-    ASHLAR_CHECK3(are_all_touchable(a));
 }
 
-void ashlar__caches_release_locked(ashlar_allocator *a, const ashlar_cache *own) {
+void ashlar__caches_hand_back_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    ASHLAR_CHECK2(a->claim_depth > 0);
-    if (--a->claim_depth == 0 && !is_alone(a, own)) {
-        set_attention(a, own, ashlar__cache_watched(a));
+    if (a->are_caches_taken_over && !is_alone(a, ashlar__cache_recent)) {
+        set_attention(a, ashlar__cache_recent, ashlar__cache_watched(a));
     }
-}
-
-void ashlar__shut_out_locked(ashlar_allocator *a) {
-    ASHLAR_OWNS(&a->lock);
-    if (!a->is_shut_to_end) {
-        a->is_shut_to_end = true;
-        ashlar__caches_claim_locked(a, ashlar__cache_recent);
-    }
+    a->are_caches_taken_over = false;
 }
 
 void ashlar__allocator_enter(ashlar_allocator *a) {
     ashlar__lock_acquire(&a->lock);
-    ashlar__shut_out_locked(a);
-}
-
-void ashlar__let_in_locked(ashlar_allocator *a) {
-    ASHLAR_OWNS(&a->lock);
-    if (a->is_shut_to_end) {
-        a->is_shut_to_end = false;
-        ashlar__caches_release_locked(a, ashlar__cache_recent);
-    }
-    ASHLAR_CHECK2(a->claim_depth == 0);
+    ASHLAR_CHECK2(!a->are_caches_taken_over);
+    ashlar__caches_take_over_locked(a);
 }
 
 void ashlar__allocator_leave(ashlar_allocator *a) {
-    ashlar__let_in_locked(a);
+    ashlar__caches_hand_back_locked(a);
     ashlar__lock_release(&a->lock);
 }
 
 void ashlar__caches_update_bypass_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    /* The outermost release informs the other threads. */
-    ashlar__caches_claim_locked(a, ashlar__cache_recent);
+    ashlar__caches_take_over_locked(a); /* handing them back informs the other threads */
     if (ashlar__cache_recent->allocator == a) {
         atomic_store_explicit(&ashlar__cache_recent->attention, ashlar__cache_watched(a),
                               memory_order_release);
     }
-    ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
 /* ---- holding a stream ---- */
@@ -165,7 +136,7 @@ void ashlar__hold_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream_s
         return;
     }
     if (holder != NULL) {
-        ashlar__shut_out_locked(a);
+        ashlar__caches_take_over_locked(a);
         ashlar__hold_drop_locked(a, state);
         state->handovers++;
     }
@@ -183,38 +154,39 @@ void ashlar__returned_add(ashlar_stream_state *state, ashlar_block *newest, ashl
     }
 }
 
-void ashlar__outbox_send(ashlar_cache *cache) {
+void ashlar__remote_send(ashlar_cache *cache) {
     ASHLAR_MAY_TOUCH(cache);
-    const ashlar_outbox outbox = cache->outbox;
-    if (outbox.count > 0) {
-        cache->outbox = (ashlar_outbox){0};
-        ashlar__returned_add(outbox.newest->stream_state, outbox.newest, outbox.oldest);
+    const ashlar_remote_frees remote = cache->remote;
+    if (remote.count > 0) {
+        cache->remote = (ashlar_remote_frees){0};
+        ashlar__returned_add(remote.newest->stream_state, remote.newest, remote.oldest);
     }
 }
 
-bool ashlar__outbox_wants(const ashlar_cache *own, const ashlar_block *block) {
+bool ashlar__is_remote(const ashlar_cache *own, const ashlar_block *block) {
     const ashlar_cache *holder = ashlar__holder_of(block->stream_state);
     return holder != NULL && holder != own;
 }
 
-void ashlar__outbox_add(ashlar_cache *own, ashlar_block *block) {
+void ashlar__remote_free(ashlar_cache *own, ashlar_block *block) {
     ASHLAR_CHECK2(own->thread == ashlar__thread_number() && block->marks == 0);
     ASHLAR_CHECK2(block->requested == 0);
-    ashlar_outbox *outbox = &own->outbox;
-    if (outbox->count > 0 && outbox->newest->stream_state != block->stream_state) {
-        ashlar__outbox_send(own);
+    ashlar_remote_frees *remote = &own->remote;
+    if (remote->count > 0 && remote->newest->stream_state != block->stream_state) {
+        ashlar__remote_send(own);
     }
-    outbox->oldest = outbox->count == 0 ? block : outbox->oldest;
-    block->older = outbox->newest;
-    outbox->newest = block;
-    outbox->count++;
-    outbox->bytes += block->bytes;
-    if (outbox->count == OUTBOX_BLOCKS || outbox->bytes >= OUTBOX_BYTES) {
-        ashlar__outbox_send(own);
+    remote->oldest = remote->count == 0 ? block : remote->oldest;
+    block->older = remote->newest;
+    remote->newest = block;
+    remote->count++;
+    remote->bytes += block->bytes;
+    if (remote->count == REMOTE_BLOCKS || remote->bytes >= REMOTE_BYTES) {
+        ashlar__remote_send(own);
     }
 }
 
-ashlar_block *ashlar__returned_take(ashlar_stream_state *state) {
+/* Take the blocks that were sent to a stream, linked by `older`. */
+static ashlar_block *take_returned(ashlar_stream_state *state) {
     return atomic_load_explicit(&state->returned, memory_order_relaxed) != NULL
                ? atomic_exchange_explicit(&state->returned, NULL, memory_order_acquire)
                : NULL;
@@ -222,8 +194,7 @@ ashlar_block *ashlar__returned_take(ashlar_stream_state *state) {
 
 void ashlar__returned_take_in(ashlar_cache *own, ashlar_magazines *m) {
     ashlar_allocator *a = own->allocator;
-    for (ashlar_block *next, *block = ashlar__returned_take(m->stream_state); block != NULL;
-         block = next) {
+    for (ashlar_block *next, *block = take_returned(m->stream_state); block != NULL; block = next) {
         next = block->older;
         block->list = (uint16_t)ashlar__cache_list(block->bytes);
         if (block->list == ASHLAR_CACHE_LARGE_LIST || !ashlar__cache_push(own, m, block)) {
@@ -234,13 +205,13 @@ void ashlar__returned_take_in(ashlar_cache *own, ashlar_magazines *m) {
 
 void ashlar__returned_put_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
-    for (ashlar_block *next, *block = ashlar__returned_take(state); block != NULL; block = next) {
+    for (ashlar_block *next, *block = take_returned(state); block != NULL; block = next) {
         next = block->older;
         ashlar__release_block_locked(&a->heap, block, state);
     }
 }
 
-size_t ashlar__returned_bytes_claimed(const ashlar_allocator *a) {
+size_t ashlar__returned_bytes_locked(const ashlar_allocator *a) {
     size_t bytes = 0;
     for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         const ashlar_block *block = atomic_load_explicit(&state->returned, memory_order_acquire);

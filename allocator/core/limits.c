@@ -8,7 +8,7 @@
 
 /* ---- giving memory back ---- */
 
-/* Ask each stream that may still use freed memory, even a block that is away, whether it is
+/* Ask each stream that may still use freed memory, even a cross-stream block, whether it is
  * idle. */
 static ashlar_status ask_streams_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
@@ -23,14 +23,12 @@ static ashlar_status ask_streams_locked(ashlar_allocator *a) {
     return status;
 }
 
-/*
- * Find out which free blocks no work uses any more, without waiting for the work that uses the
- * others. Blocks come home first, since that may free a plan's memory that other streams have used.
- */
+/* Find out what is past, without waiting. Cross-stream blocks come back first: that may free a
+ * plan's memory. */
 static ashlar_status settle_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     a->heap.is_settling = true;
-    ashlar__caches_flush_locked(a, ashlar__cache_recent);
+    ashlar__caches_flush_locked(a);
     const ashlar_status status = ask_streams_locked(a);
     const uint64_t before = a->heap.use_clock;
     ashlar__planner_tidy_locked(&a->planner, &a->heap);

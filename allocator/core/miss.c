@@ -79,7 +79,7 @@ static ashlar_status take_own_in_need(ashlar_allocator *a, const ashlar_request 
     return ashlar__rung_take_mapped(a, r, out);
 }
 
-/* Memory that came home by asking all streams, or was home and is past now. */
+/* Memory that came back, or is past, now that all streams were asked. */
 static ashlar_status ask_all(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     ASHLAR_TRY(ashlar__rung_ask_all(a));
     return ashlar__rung_take_mapped(a, r, out);
@@ -100,7 +100,7 @@ static ashlar_status wait_promptly(ashlar_allocator *a, const ashlar_request *r,
 
 /* Behind the best gap of the stream's own zone, which ashlar__ladder_take_locked() tries first. */
 static const rung search_rungs[] = {
-    {ashlar__rung_take_home, ASHLAR_RUNG_IDLE, 0},
+    {ashlar__rung_take_cross, ASHLAR_RUNG_IDLE, 0},
     {ashlar__rung_borrow_ended, ASHLAR_RUNG_COMPLETED, HAS_SEGMENTS},
     {ashlar__rung_leave_plan, ASHLAR_RUNG_IDLE, MAY_MAP},
     {map_new, ASHLAR_RUNG_MAPPED, MAY_MAP},
@@ -114,7 +114,7 @@ static const rung search_rungs[] = {
 /* The rungs behind the first. *out is NULL if nothing was found; then the error detail says why. */
 static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                ashlar_rung *counter) {
-    ashlar__shut_out_locked(a); /* all these rungs may touch other streams' zones */
+    ashlar__caches_take_over_locked(a); /* all these rungs may touch other streams' zones */
     a->client.is_wanting = true;
     const ashlar_status status =
         climb(a, r, search_rungs, sizeof search_rungs / sizeof(rung), out, counter);
@@ -131,16 +131,16 @@ static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar
 /* ---- making room ---- */
 
 /* What all caches hold. True if that was any memory. */
-static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
+static bool drain_caches(ashlar_allocator *a) {
     const size_t used_bytes = ashlar__heap_used_bytes(&a->heap);
-    ashlar__caches_flush_locked(a, r->own);
+    ashlar__caches_flush_locked(a);
     ASHLAR_CHECK2(ashlar__heap_used_bytes(&a->heap) <= used_bytes);
     return ashlar__heap_used_bytes(&a->heap) != used_bytes;
 }
 
 static ashlar_status take_of_caches(ashlar_allocator *a, const ashlar_request *r,
                                     ashlar_block **out) {
-    return drain_caches(a, r) ? search(a, r, out) : ASHLAR_OK;
+    return drain_caches(a) ? search(a, r, out) : ASHLAR_OK;
 }
 
 /* Behind all work, also what was queued after the memory was freed. */
@@ -168,7 +168,7 @@ static ashlar_status take_of_plans(ashlar_allocator *a, const ashlar_request *r,
  * caches, or freed the last block that kept a plan's memory. */
 static ashlar_status search_again(ashlar_allocator *a, const ashlar_request *r,
                                   ashlar_block **out) {
-    (void)drain_caches(a, r);
+    (void)drain_caches(a);
     ASHLAR_TRY(search(a, r, out));
     return *out == NULL ? take_of_plans(a, r, out) : ASHLAR_OK;
 }
@@ -249,9 +249,9 @@ ashlar_status ashlar__wait_for_any_locked(ashlar_allocator *a, bool *waited) {
     *waited = status == ASHLAR_OK && on.count > 0;
     if (*waited) {
         a->heap.waited_at = ashlar__heap_count_use(&a->heap);
-        ashlar__let_in_locked(a); /* the wait drops the lock */
+        ashlar__caches_hand_back_locked(a); /* the wait drops the lock */
         status = ashlar__stream_states_wait(on.states, on.count, &a->client, &a->lock);
-        ashlar__shut_out_locked(a);
+        ashlar__caches_take_over_locked(a);
     } else if (status == ASHLAR_OK) {
         *waited = ashlar__watch_wait_locked(a);
     }
@@ -260,11 +260,8 @@ ashlar_status ashlar__wait_for_any_locked(ashlar_allocator *a, bool *waited) {
     return status;
 }
 
-/*
- * Ask the streams here and at other allocators of the device by turns, until one has got further:
- * a wait for those of one allocator might never end, though memory of another is about to be free.
- * *may_help: as for a wait.
- */
+/* By turns here and at other allocators of the device, until a stream has got further: a wait for
+ * one allocator's might never end, though memory of another is about to be free. */
 static ashlar_status ask_everywhere(ashlar_allocator *a, const ashlar_request *r, bool *may_help) {
     long pause_ns = ASHLAR_PAUSE_NS_MIN;
     for (bool has_any = false; !has_any;) {
@@ -285,7 +282,7 @@ static ashlar_status ask_everywhere(ashlar_allocator *a, const ashlar_request *r
             ashlar__allocator_enter(a);
         }
     }
-    ashlar__shut_out_locked(a);
+    ashlar__caches_take_over_locked(a);
     ashlar__cross_settle(&a->heap);
     return ASHLAR_OK;
 }
@@ -389,43 +386,18 @@ ashlar_status ashlar__ladder_take_locked(ashlar_allocator *a, const ashlar_reque
 
 /* ---- a request ---- */
 
-/*
- * Like ashlar__stream_state_of_locked(), but skips the search if the thread's recent magazines are
- * for this stream. Their state is valid: a stream that has magazines keeps its handle
- * (ashlar__may_cache()), and loses its magazines when it is forgotten.
- */
-static ashlar_status find_state(ashlar_allocator *a, const ashlar_call *call,
-                                ashlar_stream_state **out) {
-    const ashlar_cache *own = call->request.own;
-    ashlar_stream_state *recent =
-        own != NULL && own->stream == call->stream ? own->recent->stream_state : NULL;
-    if (call->request.is_idle) {
-        return ashlar__stream_state_idle_locked(a, out);
-    }
-    if (recent == NULL || recent->is_gone) {
-        return ashlar__stream_state_of_locked(a, call->stream, out);
-    }
-    *out = recent;
-    return ASHLAR_OK;
-}
-
 static bool is_replaying(const ashlar_request *r) {
     return r->own != NULL && ashlar__cache_is_replaying(r->own);
 }
 
-/*
- * Whether the recorded step was refused this request, too, and nothing can serve it now. Then no
- * search begins, which would take memory from others in vain in every step.
- */
+/* The recorded step was refused this, too, and nothing can serve it now: a search would take memory
+ * from others in vain in every step. */
 static bool is_hopeless(ashlar_allocator *a, const ashlar_request *r) {
     return is_replaying(r) && !r->is_idle && r->own->active_replay->is_at_refusal &&
            r->bytes > ashlar__room_locked(a) && !ashlar__reclaim_locked(a, r->bytes);
 }
 
-/*
- * Before the search: let the calling thread hold the stream, have magazines for it, and take the
- * stream's blocks that other threads have freed.
- */
+/* Let the thread hold the stream, have magazines for it, and take its remotely freed blocks. */
 static void prepare(ashlar_allocator *a, const ashlar_request *r) {
     ashlar_stream_state *state = r->stream_state;
     ashlar_magazines *m = NULL;
@@ -434,7 +406,7 @@ static void prepare(ashlar_allocator *a, const ashlar_request *r) {
         ashlar__cycle_restart(r->own);
     }
     if (r->own != NULL) {
-        ashlar__outbox_send(r->own); /* the outbox may have blocks of this stream */
+        ashlar__remote_send(r->own); /* they may include blocks of this stream */
         m = ashlar__cache_need_locked(r->own, state);
     }
     if (m != NULL && ashlar__holder_of(state) == r->own) {
@@ -488,7 +460,8 @@ static ashlar_status choose(ashlar_allocator *a, ashlar_call *call, ashlar_block
         r->stream_state = (*out)->stream_state;
         return ASHLAR_OK;
     }
-    ASHLAR_TRY(find_state(a, call, &state));
+    ASHLAR_TRY(r->is_idle ? ashlar__stream_state_idle_locked(a, &state)
+                          : ashlar__stream_state_of_locked(a, call->stream, &state));
     r->stream_state = state->pool != NULL ? state->pool : state;
     ASHLAR_FAIL_IF(is_hopeless(a, r), ASHLAR_ENOMEM, "the recorded step was refused this, too");
     prepare(a, r);
@@ -511,52 +484,51 @@ static const size_t served_at[] = {
 };
 ASHLAR_TABLE_IS_FULL(served_at, ASHLAR_RUNG_COUNT);
 
-static void count_served(ashlar_allocator *a, ashlar_counters *counters, ashlar_rung by) {
-    if (by == ASHLAR_RUNG_CACHED) {
-        counters->hit_count++;
-    } else if (by != ASHLAR_RUNG_PLANNED) { /* replayed steps count planned blocks themselves */
-        ++*(uint64_t *)((char *)&a->stats + served_at[by]);
-        a->stats.alloc_count++;
-    }
-}
-
 ashlar_status ashlar__core_alloc_locked(ashlar_allocator *a, ashlar_call *call) {
     ASHLAR_OWNS(&a->lock);
-    ashlar_cache *own = call->request.own;
     ashlar_block *block = NULL;
-    ashlar_rung by = ASHLAR_RUNG_PLANNED;
     ASHLAR_FAIL_IF(call->request.bytes == 0 &&
                        !ashlar__block_bytes(call->bytes, &call->request.bytes),
                    ASHLAR_ENOMEM, "more than there is");
-    ASHLAR_TRY(choose(a, call, &block, &by));
+    ASHLAR_TRY(choose(a, call, &block, &call->by));
     /* No caller has the block yet, and it is large enough. Its fields are set only below. */
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested == 0);
     ASHLAR_CHECK2(block->bytes >= call->bytes && !ashlar__block_is_shared(block));
-    ashlar_counters *counters = ashlar__counters_of(a, own);
     block->stream_state = call->request.stream_state;
     block->requested = call->bytes;
     block->tag = (unsigned char)call->tag;
     block->list = (uint16_t)ashlar__cache_list(block->bytes);
-    count_served(a, counters, call->was_drained ? ASHLAR_RUNG_DRAINED : by);
-    ashlar__count_alloc(counters, call->bytes, (unsigned)call->tag);
-    ashlar__publish_locked(a, own);
-    ashlar__step_record_alloc_locked(own, call->bytes, block);
-    ASHLAR_CHECK3(ashlar__is_sound_locked(a, own));
+    ASHLAR_CHECK3(ashlar__is_sound_locked(a));
     call->block = block;
     call->ptr = ashlar__ptr_out(a->constants.base + block->offset);
     return ASHLAR_OK;
 }
 
-void ashlar__take_back_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
+void ashlar__account_alloc_locked(ashlar_allocator *a, const ashlar_call *call) {
     ASHLAR_OWNS(&a->lock);
-    ashlar__account_free_locked(a, own, block);
-    ashlar__step_record_free_locked(a, block);
+    ashlar_cache *own = call->request.own;
+    ashlar_counters *counters = ashlar__counters_of(a, own);
+    if (call->by == ASHLAR_RUNG_CACHED) {
+        counters->hit_count++;
+    } else if (call->by != ASHLAR_RUNG_PLANNED) { /* which the replayed step counts itself */
+        ++*(uint64_t *)((char *)&a->stats + served_at[call->by]);
+        a->stats.alloc_count++;
+    }
+    ashlar__count_alloc(counters, call->bytes, (unsigned)call->tag);
+    ashlar__publish_locked(a, own);
+    ashlar__step_record_alloc_locked(own, call->bytes, call->block);
+}
+
+void ashlar__take_back_locked(ashlar_allocator *a, const ashlar_call *call) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_block *block = call->block;
     if (ashlar__block_is_of_slot(block)) {
+        call->request.own->counters.free_count++; /* the step has counted it as served */
         ashlar__slot_block_vacate(block);
         return;
     }
     block->requested = 0;
-    ashlar__shut_out_locked(a); /* another thread may hold the block's zone */
+    ashlar__caches_take_over_locked(a); /* another thread may hold the block's zone */
     ashlar__release_block_locked(&a->heap, block, block->stream_state);
 }
 
@@ -637,7 +609,7 @@ ashlar_status ashlar__no_memory_locked(ashlar_allocator *a, const ashlar_call *c
     const char *cause = ashlar_error_detail(); /* why the last attempt failed */
     const ashlar_tag tag = call->tag;
     trace_refusal(a, call);
-    ashlar__shut_out_locked(a);
+    ashlar__caches_take_over_locked(a);
     const bool is_model =
         tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS || tag == ASHLAR_TAG_MOMENTS;
     const ashlar_range *range = &a->heap.range;

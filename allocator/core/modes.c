@@ -31,11 +31,18 @@ static ashlar_status zero_block(ashlar_allocator *a, const ashlar_block *block) 
                : ashlar__driver_error(a->device->driver, "cuMemsetD8Async", result);
 }
 
+static void take_back_traced(ashlar_allocator *a, const ashlar_call *call) {
+    const ashlar_trace_event event = ashlar__trace_event_of(a, ASHLAR_TRACE_FREE, call->block,
+                                                            call->block->stream_state->stream);
+    ashlar__trace_put(a->client.trace, &event);
+    ashlar__take_back_locked(a, call);
+}
+
 static ashlar_status alloc_zeroed(ashlar_allocator *a, ashlar_call *call) {
     ASHLAR_TRY(call->next(a, call));
     const ashlar_status status = zero_block(a, call->block);
     if (status != ASHLAR_OK) {
-        ashlar__take_back_locked(a, call->request.own, call->block);
+        take_back_traced(a, call);
     }
     return status;
 }
@@ -50,7 +57,7 @@ static ashlar_status alloc_host(ashlar_allocator *a, ashlar_call *call) {
     ashlar_status status = ashlar__stream_state_of_locked(a, call->stream, &state);
     ASHLAR_THEN(status, ashlar__cross_add_use(&a->heap, call->block, state));
     if (status != ASHLAR_OK) {
-        ashlar__take_back_locked(a, call->request.own, call->block);
+        take_back_traced(a, call);
     }
     return status;
 }
@@ -77,33 +84,18 @@ static ashlar_status free_traced(ashlar_allocator *a, ashlar_call *call) {
 
 /* ---- the modes ---- */
 
-static const ashlar_mode mode_host = {.on = {
-                                          [ASHLAR_CALL_ALLOC] = alloc_host,
-                                          [ASHLAR_CALL_FREE] = NULL,
-                                          [ASHLAR_CALL_USE] = NULL,
-                                      }};
-static const ashlar_mode mode_zero = {.on = {
-                                          [ASHLAR_CALL_ALLOC] = alloc_zeroed,
-                                          [ASHLAR_CALL_FREE] = NULL,
-                                          [ASHLAR_CALL_USE] = NULL,
-                                      }};
-static const ashlar_mode mode_trace = {.on = {
-                                           [ASHLAR_CALL_ALLOC] = alloc_traced,
-                                           [ASHLAR_CALL_FREE] = free_traced,
-                                           [ASHLAR_CALL_USE] = NULL,
-                                       }};
-
-static const ashlar_mode *const modes[] = {
-    [ASHLAR_MODE_WATCH] = &ashlar__mode_watch,
-    [ASHLAR_MODE_HOST] = &mode_host,
-    [ASHLAR_MODE_DRY_RUN] = &ashlar__mode_dry_run,
-    [ASHLAR_MODE_ZERO] = &mode_zero,
-    [ASHLAR_MODE_TRACE] = &mode_trace,
-    [ASHLAR_MODE_GUARD] = &ashlar__mode_guard,
+/* NULL: the mode has nothing to do. */
+static ashlar_call_fn *const modes[][ASHLAR_CALL_KIND_COUNT] = {
+    [ASHLAR_MODE_WATCH] = {ashlar__watch_call, ashlar__watch_call, ashlar__watch_call},
+    [ASHLAR_MODE_HOST] = {alloc_host, NULL, NULL},
+    [ASHLAR_MODE_DRY_RUN] = {ashlar__dry_run_alloc, ashlar__dry_run_free, ashlar__dry_run_use},
+    [ASHLAR_MODE_ZERO] = {alloc_zeroed, NULL, NULL},
+    [ASHLAR_MODE_TRACE] = {alloc_traced, free_traced, NULL},
+    [ASHLAR_MODE_GUARD] = {ashlar__guard_alloc, ashlar__guard_free, ashlar__guard_use},
 };
 ASHLAR_TABLE_IS_FULL(modes, ASHLAR_MODE_COUNT);
 
-static const ashlar_call_fn core[] = {
+static ashlar_call_fn *const core[] = {
     [ASHLAR_CALL_ALLOC] = ashlar__core_alloc_locked,
     [ASHLAR_CALL_FREE] = ashlar__core_free_locked,
     [ASHLAR_CALL_USE] = ashlar__core_use_locked,
@@ -114,10 +106,10 @@ ASHLAR_TABLE_IS_FULL(core, ASHLAR_CALL_KIND_COUNT);
 static ashlar_status next_locked(ashlar_allocator *a, ashlar_call *call) {
     ASHLAR_OWNS(&a->lock);
     while (call->modes != 0) {
-        const ashlar_mode *mode = modes[__builtin_ctz(call->modes)];
+        ashlar_call_fn *act = modes[__builtin_ctz(call->modes)][call->kind];
         call->modes &= call->modes - 1;
-        if (mode->on[call->kind] != NULL) {
-            return mode->on[call->kind](a, call);
+        if (act != NULL) {
+            return act(a, call);
         }
     }
     return core[call->kind](a, call);
@@ -174,6 +166,9 @@ static ashlar_status serve_locked(ashlar_allocator *a, ashlar_call *call) {
     const ashlar_status status = call->bytes <= a->heap.range.memory_bytes
                                      ? enter_locked(a, call)
                                      : ashlar__fail(ASHLAR_ENOMEM, "more than there is");
+    if (status == ASHLAR_OK && call->block != NULL) {
+        ashlar__account_alloc_locked(a, call);
+    }
     if (status != ASHLAR_ENOMEM || call->request.is_at_hand) {
         return status;
     }
@@ -334,6 +329,6 @@ ashlar_status ashlar_usable_bytes(ashlar_allocator *a, const void *ptr, size_t *
     if (block != NULL) { /* with a guard, an access beyond the requested bytes is a mistake */
         *out = a->guard_fill != NULL ? block->requested : block->bytes;
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status;
 }

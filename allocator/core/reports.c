@@ -1,8 +1,5 @@
-/*
- * reports.c - ashlar_allocator_check(), which compares all structures and statistics with a walk of
- * all blocks; what a guard found; and the blocks that are still live when an allocator, or the
- * process, ends.
- */
+/* reports.c - ashlar_allocator_check(), which compares all structures and statistics with a walk of
+ * all blocks; what a guard found; blocks that are still live at the end. */
 #include "allocator/core/core.h"
 
 #include <inttypes.h>
@@ -141,14 +138,13 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
     return status;
 }
 
-/* The number of blocks, in all streams' queues of blocks away (away.h), whose home is this
- * stream. */
-static uint64_t count_away_of(const ashlar_allocator *a, const ashlar_stream_state *home) {
+/* The number of cross-stream blocks, in all streams' queues, that this stream owns. */
+static uint64_t count_cross_of(const ashlar_allocator *a, const ashlar_stream_state *owner) {
     uint64_t count = 0;
     for (const ashlar_stream_state *user = a->heap.awaited; user != NULL;
          user = user->next_awaited) {
         for (const ashlar_block *block = user->oldest_cross; block != NULL; block = block->older) {
-            count += ashlar__block_owner(block) == home;
+            count += ashlar__block_owner(block) == owner;
         }
     }
     return count;
@@ -159,19 +155,8 @@ static ashlar_status check_streams(const ashlar_allocator *a) {
     for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         ASHLAR_FAIL_IF(state->completed > state->recorded || state->last_tick > state->recorded,
                        ASHLAR_EFORMAT, "allocator check: a stream is ahead of its recordings");
-        ASHLAR_TRY(miscounted("a stream's blocks that are away", state->cross_count,
-                              count_away_of(a, state)));
-    }
-    return ASHLAR_OK;
-}
-
-static ashlar_status check_guard(const ashlar_allocator *a) {
-    return a->guard_fill != NULL ? ashlar__guard_fill_check_locked(a->guard_fill) : ASHLAR_OK;
-}
-
-static ashlar_status check_caches(const ashlar_allocator *a) {
-    for (const ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        ASHLAR_TRY(ashlar__cache_check_locked(cache));
+        ASHLAR_TRY(miscounted("a stream's cross-stream blocks", state->cross_count,
+                              count_cross_of(a, state)));
     }
     return ASHLAR_OK;
 }
@@ -179,39 +164,35 @@ static ashlar_status check_caches(const ashlar_allocator *a) {
 ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
     ashlar_stats stats;
     ASHLAR_REFUSE_OF_PARENT(a);
-    ashlar__lock_acquire(&a->lock);
-    ashlar__caches_claim_locked(a, ashlar__cache_recent);
-    ashlar__stats_sum_claimed(a, &stats);
+    ashlar__allocator_enter(a);
+    ashlar__stats_sum_locked(a, &stats);
     ashlar_status status = ashlar__heap_check(&a->heap);
+    for (const ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        ASHLAR_THEN(status, ashlar__cache_check_locked(cache));
+    }
+    if (a->guard_fill != NULL) {
+        ASHLAR_THEN(status, ashlar__guard_fill_check_locked(a->guard_fill));
+    }
     ASHLAR_THEN(status, check_streams(a));
     ASHLAR_THEN(status, ashlar__plan_memories_check_locked(a->planner.memories, &a->heap.map));
-    ASHLAR_THEN(status, check_caches(a));
-    ASHLAR_THEN(status, check_guard(a));
     ASHLAR_THEN(status, check_census(a, &stats));
     ASHLAR_THEN(status, check_equations(&stats));
-    ashlar__caches_release_locked(a, ashlar__cache_recent);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return status == ASHLAR_OK ? ashlar__guard_take_finding(a) : status;
 }
 
 /* ---- leaks ---- */
 
-/*
- * The most groups in a report, the most addresses shown for a group, and the most bytes in a line.
- */
+/* The most groups in a report, addresses shown for a group, and bytes in a line. */
 enum { GROUPS_MAX = 32, ADDRESSES_MAX = 4, LINE_BYTES = 256 };
 
+/* A live block. Those of one tag and size are a group. */
 typedef struct leak {
+    uint64_t group_bytes, group_count;
     cu_ptr ptr;
     size_t requested;
     unsigned tag;
 } leak;
-
-/* Leaks of one tag and size. */
-typedef struct group {
-    size_t first, count; /* the group's leaks: `count` sorted leaks from index `first` */
-    uint64_t bytes;
-} group;
 
 static void say(const ashlar_allocator *a, const char *format, ...) ASHLAR_PRINTF(2, 3);
 
@@ -225,17 +206,17 @@ static void say(const ashlar_allocator *a, const char *format, ...) {
     a->report(line, a->report_user);
 }
 
-/* ---- collecting ---- */
-
-/* Copy up to `capacity` leaks. Returns the number of all leaks, which may be larger. */
-static size_t collect(const ashlar_allocator *a, leak *leaks, size_t capacity) {
+/* Copy the leaks; NULL: only count them. */
+static size_t collect(const ashlar_allocator *a, leak *leaks) {
     size_t count = 0;
     for (const ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
          block = ashlar__block_after(block)) {
         const size_t requested = ashlar__block_live_bytes(block);
         if (block->state == ASHLAR_BLOCK_USED && requested != 0) {
-            if (count < capacity) {
-                leaks[count] = (leak){a->constants.base + block->offset, requested, block->tag};
+            if (leaks != NULL) {
+                leaks[count] = (leak){.ptr = a->constants.base + block->offset,
+                                      .requested = requested,
+                                      .tag = block->tag};
             }
             count++;
         }
@@ -243,8 +224,12 @@ static size_t collect(const ashlar_allocator *a, leak *leaks, size_t capacity) {
     return count;
 }
 
-static int by_kind(const void *left, const void *right) {
+/* Groups of more bytes come first; in a group, lower addresses. */
+static int compare(const void *left, const void *right) {
     const leak *a = left, *b = right;
+    if (a->group_bytes != b->group_bytes) {
+        return a->group_bytes > b->group_bytes ? -1 : 1;
+    }
     if (a->tag != b->tag) {
         return a->tag < b->tag ? -1 : 1;
     }
@@ -254,55 +239,45 @@ static int by_kind(const void *left, const void *right) {
     return a->ptr < b->ptr ? -1 : a->ptr > b->ptr;
 }
 
-/* Orders groups by bytes, descending; equal ones by their first leak. */
-static int by_bytes(const void *left, const void *right) {
-    const group *a = left, *b = right;
-    if (a->bytes != b->bytes) {
-        return a->bytes > b->bytes ? -1 : 1;
-    }
-    return a->first < b->first ? -1 : a->first > b->first;
-}
-
-/* Group the leaks, which are sorted by_kind(). Returns the number of groups. */
-static size_t make_groups(const leak *leaks, size_t count, group *groups) {
-    size_t group_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        const leak *last = i > 0 ? &leaks[i - 1] : NULL;
-        if (last == NULL || last->tag != leaks[i].tag || last->requested != leaks[i].requested) {
-            groups[group_count++] = (group){.first = i};
+/* Sort the leaks by groups. */
+static void sort(leak *leaks, size_t count) {
+    qsort(leaks, count, sizeof *leaks, compare);
+    for (size_t end, i = 0; i < count; i = end) {
+        for (end = i + 1; end < count && leaks[end].tag == leaks[i].tag &&
+                          leaks[end].requested == leaks[i].requested;) {
+            end++;
         }
-        ASHLAR_CHECK2(last == NULL || by_kind(last, &leaks[i]) <= 0);
-        groups[group_count - 1].count++;
-        groups[group_count - 1].bytes += leaks[i].requested;
+        for (size_t k = i; k < end; k++) {
+            leaks[k].group_count = end - i;
+            leaks[k].group_bytes = (end - i) * leaks[i].requested;
+        }
     }
-    return group_count;
+    qsort(leaks, count, sizeof *leaks, compare);
 }
 
-/* ---- writing the report ---- */
-
-static void say_group(const ashlar_allocator *a, const leak *leaks, const group *g) {
-    const leak *first = &leaks[g->first];
+static void say_group(const ashlar_allocator *a, const leak *first) {
     char addresses[ADDRESSES_MAX * 24] = "";
     size_t at = 0;
-    for (size_t i = 0; i < g->count && i < ADDRESSES_MAX; i++) {
+    for (size_t i = 0; i < first->group_count && i < ADDRESSES_MAX; i++) {
         at += (size_t)snprintf(addresses + at, sizeof addresses - at, "%s%p", i == 0 ? "" : " ",
                                ashlar__ptr_out(first[i].ptr));
         ASHLAR_CHECK2(at < sizeof addresses);
     }
-    say(a, "leak: %s: %zu of %zu bytes, %" PRIu64 " bytes, at %s%s",
-        ashlar_tag_name((ashlar_tag)first->tag), g->count, first->requested, g->bytes, addresses,
-        g->count > ADDRESSES_MAX ? " ..." : "");
+    say(a, "leak: %s: %" PRIu64 " of %zu bytes, %" PRIu64 " bytes, at %s%s",
+        ashlar_tag_name((ashlar_tag)first->tag), first->group_count, first->requested,
+        first->group_bytes, addresses, first->group_count > ADDRESSES_MAX ? " ..." : "");
 }
 
-static void say_groups(const ashlar_allocator *a, leak *leaks, size_t count, group *groups) {
-    qsort(leaks, count, sizeof *leaks, by_kind);
-    const size_t group_count = make_groups(leaks, count, groups);
-    qsort(groups, group_count, sizeof *groups, by_bytes);
-    for (size_t i = 0; i < group_count && i < GROUPS_MAX; i++) {
-        say_group(a, leaks, &groups[i]);
+static void say_groups(const ashlar_allocator *a, leak *leaks, size_t count) {
+    size_t groups = 0;
+    sort(leaks, count);
+    for (size_t i = 0; i < count; i += leaks[i].group_count) {
+        if (groups++ < GROUPS_MAX) {
+            say_group(a, &leaks[i]);
+        }
     }
-    if (group_count > GROUPS_MAX) {
-        say(a, "leak: and blocks of %zu more sizes, smaller together", group_count - GROUPS_MAX);
+    if (groups > GROUPS_MAX) {
+        say(a, "leak: and blocks of %zu more sizes, smaller together", groups - GROUPS_MAX);
     }
 }
 
@@ -312,74 +287,19 @@ void ashlar__leaks_report_locked(ashlar_allocator *a) {
     if (a->report == NULL) {
         return;
     }
-    ashlar__caches_claim_locked(a, ashlar__cache_recent);
-    ashlar__stats_sum_claimed(a, &stats);
-    const size_t count = collect(a, NULL, 0);
+    ashlar__stats_sum_locked(a, &stats);
+    const size_t count = collect(a, NULL);
     ASHLAR_CHECK2(count == stats.live_blocks);
-    leak *leaks = count > 0 ? ashlar__host_calloc(count, sizeof *leaks) : NULL;
-    group *groups = leaks != NULL ? ashlar__host_calloc(count, sizeof *groups) : NULL;
+    if (count == 0) {
+        return;
+    }
+    leak *leaks = ashlar__host_calloc(count, sizeof *leaks);
+    say(a, "leak: %s:%d: %zu blocks of %" PRIu64 " bytes are still live%s", a->device->driver->name,
+        a->device->info.ordinal, count, stats.live_bytes,
+        leaks == NULL ? "; no host memory to list them" : "");
     if (leaks != NULL) {
-        (void)collect(a, leaks, count);
+        (void)collect(a, leaks);
+        say_groups(a, leaks, count);
     }
-    ashlar__caches_release_locked(a, ashlar__cache_recent);
-    if (count > 0) {
-        say(a, "leak: %s:%d: %zu blocks of %" PRIu64 " bytes are still live%s",
-            a->device->driver->name, a->device->info.ordinal, count, stats.live_bytes,
-            groups == NULL ? "; no host memory to list them" : "");
-    }
-    if (groups != NULL) {
-        say_groups(a, leaks, count, groups);
-    }
-    ashlar__host_free(groups);
     ashlar__host_free(leaks);
-}
-
-/* ---- at the exit of the process ---- */
-
-/* Guards the list of allocators that report their leaks. */
-static ashlar_lock watch_lock = ASHLAR_LOCK(ASHLAR_RANK_LEAK_LIST);
-static ashlar_allocator *reported_allocators; /* linked by next_reported */
-static bool is_expecting_exit;
-
-void ashlar__leaks_begin_child(void) {
-    ashlar__lock_init(&watch_lock, ASHLAR_RANK_LEAK_LIST);
-    reported_allocators = NULL;
-}
-
-/*
- * When the process exits, the device may be gone, and threads may still run. If one of them holds
- * an allocator's lock, the report leaves that allocator out: waiting might take forever.
- */
-static void report_at_exit(void) {
-    ashlar__lock_acquire(&watch_lock);
-    for (ashlar_allocator *a = reported_allocators; a != NULL; a = a->next_reported) {
-        if (ashlar__lock_try_acquire(&a->lock)) {
-            ashlar__leaks_report_locked(a);
-            ashlar__lock_release(&a->lock);
-        }
-    }
-    ashlar__lock_release(&watch_lock);
-}
-
-void ashlar__leaks_register(ashlar_allocator *a) {
-    ashlar__lock_acquire(&watch_lock);
-    if (!is_expecting_exit) {
-        is_expecting_exit = atexit(report_at_exit) == 0; /* if this fails, the next allocator
-                                                            tries again */
-    }
-    a->next_reported = reported_allocators;
-    reported_allocators = a;
-    ashlar__lock_release(&watch_lock);
-}
-
-void ashlar__leaks_unregister(ashlar_allocator *a) {
-    ashlar__lock_acquire(&watch_lock);
-    for (ashlar_allocator **link = &reported_allocators; *link != NULL;
-         link = &(*link)->next_reported) {
-        if (*link == a) {
-            *link = a->next_reported;
-            break;
-        }
-    }
-    ashlar__lock_release(&watch_lock);
 }

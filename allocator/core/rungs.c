@@ -26,10 +26,8 @@ static bool is_freed(const ashlar_block *block) {
     return block != NULL && block->state == ASHLAR_BLOCK_USED && block->requested == 0;
 }
 
-/*
- * Whether a request for memory at hand skips a gap, so that a slower attempt follows: memory is
- * short and cannot move, and the gap is about to grow or is too large for the request.
- */
+/* For memory at hand, so that a slower attempt follows: memory is short and cannot move, and the
+ * gap is about to grow or is too large. */
 static bool is_left_alone(const ashlar_allocator *a, const ashlar_request *r,
                           const ashlar_block *gap) {
     return r->is_at_hand && a->heap.range.segments != NULL && ashlar__heap_is_short(&a->heap) &&
@@ -164,13 +162,14 @@ static ashlar_status adopt(ashlar_allocator *a, const ashlar_request *r, bool *a
     return ASHLAR_OK;
 }
 
-/* Whether the request belongs to a step during which no block may come home. */
+/* Whether the request belongs to a step during which no cross-stream block may come back. */
 static bool is_held(const ashlar_request *r) {
     return r->own != NULL && r->own->own_replay != NULL && r->own->own_replay->is_held;
 }
 
-/* Ask whether blocks that are away may come home, and search once more. */
-static ashlar_status bring_home(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+/* Ask whether cross-stream blocks may come back, and search once more. */
+static ashlar_status take_cross_back(ashlar_allocator *a, const ashlar_request *r,
+                                     ashlar_block **out) {
     if (r->stream_state->cross_count == 0 || is_held(r)) {
         return ASHLAR_OK;
     }
@@ -178,9 +177,9 @@ static ashlar_status bring_home(ashlar_allocator *a, const ashlar_request *r, as
     return take_gap(a, r, own_gap(r), out);
 }
 
-/* Bring blocks home, or adopt an ended stream's zone. */
-ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *r,
-                                     ashlar_block **out) {
+/* Take cross-stream blocks back, or adopt an ended stream's zone. */
+ashlar_status ashlar__rung_take_cross(ashlar_allocator *a, const ashlar_request *r,
+                                      ashlar_block **out) {
     ashlar_stream_state *state = r->stream_state;
     ashlar_status status = ASHLAR_OK;
     bool adopted = true;
@@ -192,16 +191,16 @@ ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *
             return ASHLAR_OK;
         }
     }
-    status = bring_home(a, r, out);
+    status = take_cross_back(a, r, out);
     while (status == ASHLAR_OK && *out == NULL && adopted) {
         const size_t cross_count = state->cross_count;
         ASHLAR_TRY(adopt(a, r, &adopted));
         if (adopted) {
             status = ashlar__rung_take_mapped(a, r, out);
         }
-        /* The zone came with blocks that are away from it, and nobody else will ask for them. */
+        /* The zone came with cross-stream blocks, and nobody else will ask for them. */
         if (status == ASHLAR_OK && *out == NULL && state->cross_count > cross_count) {
-            status = bring_home(a, r, out);
+            status = take_cross_back(a, r, out);
         }
     }
     return status;
@@ -328,10 +327,7 @@ bool ashlar__rung_leave_own_plan(ashlar_allocator *a, const ashlar_request *r) {
 
 /* ---- mapping more memory ---- */
 
-/*
- * Take a block from the zone's best gap, after mapping the memory that the gap lacks. If no gap
- * fits, add a window first.
- */
+/* In the zone's best gap, or in a new window. */
 static ashlar_status map_in(ashlar_allocator *a, const ashlar_request *r, ashlar_zone *zone,
                             unsigned may, ashlar_block **out) {
     ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
@@ -406,11 +402,8 @@ static bool is_prompt(const ashlar_allocator *a, const ashlar_heap_place *at) {
                                           ashlar__heap_tick_at(&a->heap, w, at->offset, at->bytes));
 }
 
-/*
- * A place in a zone of a stream other than the request's, the stream used longest ago; false: there
- * is none. Unless the place must be past, it must be possible to record an event after its last
- * use.
- */
+/* In the zone of the stream used longest ago. Unless the place must be past, it must be possible to
+ * record an event after its last use. */
 static bool find_oldest(const ashlar_allocator *a, const ashlar_request *r, gap_kind kind,
                         ashlar_heap_place *best) {
     const bool is_past_only = kind == PAST;
@@ -431,10 +424,7 @@ static bool find_oldest(const ashlar_allocator *a, const ashlar_request *r, gap_
     return oldest < UINT64_MAX;
 }
 
-/*
- * Find out how far the work on every stream has come. All events are recorded before any is
- * queried, so that the first ones have more time to complete.
- */
+/* All events are recorded before any is queried, so that the first have more time to complete. */
 ashlar_status ashlar__rung_ask_all(ashlar_allocator *a) {
     for (ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
         if (!ashlar__stream_state_is_quiet(zone->owner)) {

@@ -129,7 +129,7 @@ static void drop_gone_locked(ashlar_allocator *a) {
     if (gone < GONE_MAX) {
         return;
     }
-    ashlar__caches_claim_locked(a, ashlar__cache_recent);
+    ashlar__caches_take_over_locked(a);
     mark_referenced(a);
     for (ashlar_stream_state *next, *state = a->stream_states; state != NULL; state = next) {
         next = state->next;
@@ -137,7 +137,6 @@ static void drop_gone_locked(ashlar_allocator *a) {
             ashlar__stream_state_delete_locked(a, state);
         }
     }
-    ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
 /* ---- finding and making ---- */
@@ -201,13 +200,12 @@ ashlar_status ashlar__stream_state_idle_locked(ashlar_allocator *a, ashlar_strea
 
 void ashlar__caches_forget_stream_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
-    ashlar__caches_claim_locked(a, ashlar__cache_recent);
+    ashlar__caches_take_over_locked(a);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         ashlar__cache_forget_locked(cache, state);
     }
     ashlar__hold_drop_locked(a, state);
     ashlar__returned_put_locked(a, state);
-    ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
 static ashlar_status forget_state_locked(ashlar_allocator *a, ashlar_stream_state *state) {
@@ -272,7 +270,7 @@ static ashlar_cache *own_cache(const ashlar_allocator *a) {
 static bool stamp_all_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
     if (ashlar__heap_is_short(&a->heap)) {
-        ashlar__shut_out_locked(a);
+        ashlar__caches_take_over_locked(a);
         ashlar__caches_forget_stream_locked(a, state);
         return true;
     }

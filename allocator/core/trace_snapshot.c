@@ -133,7 +133,7 @@ static ashlar_status add_piece(filling *f, const ashlar_heap_piece *piece) {
 }
 
 /* A segment is a maximal run of memory in one window. */
-static ashlar_status fill_claimed(filling *f) {
+static ashlar_status fill_locked(filling *f) {
     ashlar_snapshot *s = f->snapshot;
     const ashlar_window *window = NULL; /* of the previous piece, if that has memory */
     for (ashlar_heap_piece at = {0}; ashlar__heap_next_piece(f->heap, &at);) {
@@ -158,14 +158,12 @@ static ashlar_status take(ashlar_allocator *a, ashlar_snapshot **out, event_copy
     filling f = {.heap = &a->heap};
     ASHLAR_HOST_NEW(f.snapshot, 1, "no host memory for a snapshot");
     f.snapshot->device_ordinal = a->device->info.ordinal;
-    ashlar__lock_acquire(&a->lock);
-    ashlar__caches_claim_locked(a, ashlar__cache_recent);
-    const ashlar_status status = fill_claimed(&f);
+    ashlar__allocator_enter(a);
+    const ashlar_status status = fill_locked(&f);
     if (e != NULL) {
         read_events_locked(a, e);
     }
-    ashlar__caches_release_locked(a, ashlar__cache_recent);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     if (status != ASHLAR_OK) {
         ashlar_snapshot_free(f.snapshot);
         return status;
@@ -263,9 +261,11 @@ static ashlar_status write_text(ashlar_json_writer *w, const char *path) {
     return ashlar__file_write_line(path, text, bytes);
 }
 
-ashlar_status ashlar__snapshot_write(const ashlar_snapshot *snapshot,
-                                     const ashlar_trace_event *events, size_t count,
-                                     const char *path) {
+/* Viewers play the trace backwards from the snapshot, so each block in it must lie in memory that
+ * the snapshot has or that a later event unmaps. */
+static ashlar_status write_snapshot(const ashlar_snapshot *snapshot,
+                                    const ashlar_trace_event *events, size_t count,
+                                    const char *path) {
     ashlar_json_writer w;
     ashlar__json_writer_init(&w, 1);
     ashlar__json_open_document(&w, "ashlar-memory/1");
@@ -285,7 +285,7 @@ ashlar_status ashlar_allocator_write_snapshot(ashlar_allocator *a, const char *p
     ASHLAR_REFUSE_OF_PARENT(a);
     ASHLAR_TRY(reserve_events(a, &e));
     ashlar_status status = take(a, &snapshot, &e);
-    ASHLAR_THEN(status, ashlar__snapshot_write(snapshot, e.events, e.count, path));
+    ASHLAR_THEN(status, write_snapshot(snapshot, e.events, e.count, path));
     ashlar_snapshot_free(snapshot);
     ashlar__host_free(e.events);
     return status;

@@ -8,10 +8,7 @@
 
 /* ---- the identity of a stream ---- */
 
-/*
- * Ask for the stream's id. The stream must be alive. Some drivers answer only if the thread has a
- * current context.
- */
+/* The stream must be alive. Some drivers answer only if the thread has a current context. */
 static ashlar_status ask_id_locked(ashlar_allocator *a, ashlar_stream stream, uint64_t *out) {
     ASHLAR_OWNS(&a->lock);
     unsigned long long id = 0;
@@ -29,15 +26,12 @@ static ashlar_status ask_id_locked(ashlar_allocator *a, ashlar_stream stream, ui
                                 : ashlar__driver_error(a->device->driver, "cuStreamGetId", result);
 }
 
-/*
- * Mark the state's stream as ended: no request will name it again, and other streams may take its
- * memory once it is past. From now on calls record an event, so that a stream that ends later has
- * one.
- */
+/* Its stream has ended: no request will name it again. From now on calls record an event, so that a
+ * stream that ends later has one. */
 static void replace_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(state->pool == NULL && !state->is_gone);
-    ashlar__shut_out_locked(a);
+    ashlar__caches_take_over_locked(a);
     ashlar__caches_forget_stream_locked(a, state);
     state->is_replaced = state->is_ended = true;
     a->recent = NULL;
@@ -115,7 +109,7 @@ void ashlar__watch_end_locked(ashlar_stream_state *state) {
     }
 }
 
-static ashlar_status call_watched(ashlar_allocator *a, ashlar_call *call) {
+ashlar_status ashlar__watch_call(ashlar_allocator *a, ashlar_call *call) {
     ashlar_stream_state *named = NULL;
     if (call->kind == ASHLAR_CALL_ALLOC ? !call->request.is_idle : call->names_stream) {
         ASHLAR_TRY(ashlar__watch_begin_locked(a, call->stream, &named));
@@ -125,21 +119,12 @@ static ashlar_status call_watched(ashlar_allocator *a, ashlar_call *call) {
     return status;
 }
 
-const ashlar_mode ashlar__mode_watch = {.on = {
-                                            [ASHLAR_CALL_ALLOC] = call_watched,
-                                            [ASHLAR_CALL_FREE] = call_watched,
-                                            [ASHLAR_CALL_USE] = call_watched,
-                                        }};
-
 /* ---- watching ---- */
 
-/*
- * Give all free blocks to their zones, and end all holds. A zone keeps each block's stamp, and so
- * knows whether an event must still follow the block's last use. Caches and outboxes keep none.
- */
+/* A zone knows whether an event must still follow a block's last use; caches do not. */
 static void collect_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    ashlar__caches_flush_locked(a, ashlar__cache_recent);
+    ashlar__caches_flush_locked(a);
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         ashlar__hold_drop_locked(a, state);
     }

@@ -1,4 +1,4 @@
-/* device_copy.c - queued copies and fills, one by one or as a batch, also from pageable memory. */
+/* device_copy.c - queued copies and fills, also from pageable memory. */
 #include "allocator/device/device_impl.h"
 
 #include <stdatomic.h>
@@ -91,15 +91,6 @@ void ashlar__staging_close(ashlar_device *device) {
 
 /* The functions below, up to the next heading, run inside the device's context. */
 
-ashlar_status ashlar__device_asks_capture(ashlar_driver *driver, ashlar_stream stream, bool *out) {
-    unsigned int capture = CU_CAPTURE_NONE;
-    ASHLAR_TRY(
-        ashlar__driver_status(driver, "cuStreamIsCapturing",
-                              ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (stream, &capture))));
-    *out = capture != CU_CAPTURE_NONE;
-    return ASHLAR_OK;
-}
-
 static ashlar_status queue_known(ashlar_driver *driver, void *dst, const void *src, size_t bytes,
                                  ashlar_stream stream) {
     return ashlar__driver_status(
@@ -149,10 +140,12 @@ static ashlar_status queue_and_wait(ashlar_driver *driver, void *dst, const void
 
 /* A captured copy reads its source at each launch, when a variable on the stack is long gone. */
 static ashlar_status refuse_capture(ashlar_driver *driver, ashlar_stream stream) {
-    bool is_captured;
-    ASHLAR_TRY(ashlar__device_asks_capture(driver, stream, &is_captured));
+    unsigned int capture = CU_CAPTURE_NONE;
+    ASHLAR_TRY(
+        ashlar__driver_status(driver, "cuStreamIsCapturing",
+                              ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (stream, &capture))));
     ASHLAR_FAIL_IF(
-        is_captured, ASHLAR_EINVAL,
+        capture != CU_CAPTURE_NONE, ASHLAR_EINVAL,
         "src: a captured copy reads it at each launch of the graph, and this memory is "
         "pageable; copy from page-locked memory, such as ashlar_device_host_alloc() gives");
     return ASHLAR_OK;
@@ -234,76 +227,17 @@ ashlar_status ashlar_copy_peer(ashlar_device *dst_device, void *dst, ashlar_devi
                        src_device->context, bytes, stream));
 }
 
-/* ---- batches; the functions below run inside the device's context ---- */
-
-static ashlar_status copy_each(ashlar_driver *driver, const ashlar_copy_span *spans, size_t count,
-                               ashlar_stream stream) {
+ashlar_status ashlar_copy_batch(ashlar_device *device, const ashlar_copy_span *spans, size_t count,
+                                ashlar_stream stream) {
     cu_result result = CU_SUCCESS;
+    ASHLAR_TRY(ashlar__device_enter(device));
     for (size_t i = 0; i < count && result == CU_SUCCESS; i++) {
         if (spans[i].bytes > 0) {
-            result = ASHLAR_DRIVER_CALL(driver, memcpy_dtod_async,
+            result = ASHLAR_DRIVER_CALL(device->driver, memcpy_dtod_async,
                                         (ashlar__ptr_in(spans[i].dst), ashlar__ptr_in(spans[i].src),
                                          spans[i].bytes, stream));
         }
     }
-    return ashlar__driver_status(driver, "cuMemcpyDtoDAsync", result);
-}
-
-/* *out: whether a batch may be queued on `stream`. CUDA allows no batch on the legacy stream, and
- * none in a capture before CUDA 13.1. The caller then queues the copies one by one. */
-static ashlar_status allows_batch(ashlar_driver *driver, ashlar_stream stream, bool *out) {
-    bool is_captured = true;
-    if (stream != NULL && (uintptr_t)stream != CU_STREAM_LEGACY) {
-        ASHLAR_TRY(ashlar__device_asks_capture(driver, stream, &is_captured));
-    }
-    *out = !is_captured;
-    return ASHLAR_OK;
-}
-
-/* Queue all copies with one call, if the driver has it. */
-static ashlar_status copy_together(ashlar_driver *driver, const ashlar_copy_span *spans,
-                                   size_t count, size_t copies, ashlar_stream stream) {
-    cu_ptr *dsts = ashlar__host_realloc(NULL, copies, 2 * sizeof(cu_ptr) + sizeof(size_t));
-    ASHLAR_FAIL_IF(dsts == NULL, ASHLAR_EHOSTMEM, "no host memory for a batch of %zu copies",
-                   copies);
-    cu_ptr *srcs = dsts + copies;
-    size_t *sizes = (size_t *)(srcs + copies);
-    _Static_assert(_Alignof(size_t) <= _Alignof(cu_ptr), "sizes follow the addresses");
-    size_t at = 0, start = 0, failed = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (spans[i].bytes > 0) {
-            dsts[at] = ashlar__ptr_in(spans[i].dst);
-            srcs[at] = ashlar__ptr_in(spans[i].src);
-            sizes[at++] = spans[i].bytes;
-        }
-    }
-    ASHLAR_CHECK2(at == copies);
-    cu_copy_attributes attributes = {.order = CU_COPY_STREAM_ORDER};
-    const cu_result result =
-        ASHLAR_DRIVER_CALL(driver, memcpy_batch_async,
-                           (dsts, srcs, sizes, copies, &attributes, &start, 1, &failed, stream));
-    ashlar__host_free(dsts);
-    return result == CU_NOT_SUPPORTED ? copy_each(driver, spans, count, stream)
-                                      : ashlar__driver_status(driver, "cuMemcpyBatchAsync", result);
-}
-
-ashlar_status ashlar_copy_batch(ashlar_device *device, const ashlar_copy_span *spans, size_t count,
-                                ashlar_stream stream) {
-    size_t copies = 0;
-    for (size_t i = 0; i < count; i++) {
-        copies += spans[i].bytes > 0;
-    }
-    if (copies == 0) {
-        return ASHLAR_OK;
-    }
-    bool is_batch = false;
-    ashlar_status status = ASHLAR_OK;
-    ASHLAR_TRY(ashlar__device_enter(device));
-    if (copies > 1) {
-        status = allows_batch(device->driver, stream, &is_batch);
-    }
-    ASHLAR_THEN(status, is_batch ? copy_together(device->driver, spans, count, copies, stream)
-                                 : copy_each(device->driver, spans, count, stream));
     ashlar__device_leave(device);
-    return status;
+    return ashlar__driver_status(device->driver, "cuMemcpyDtoDAsync", result);
 }

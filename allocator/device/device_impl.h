@@ -57,10 +57,6 @@ void ashlar__device_leave_relaxed(ashlar_device *device);
         return ashlar__driver_status((device)->driver, what, result_);               \
     } while (0)
 
-/* Inside the device's context: whether the stream is captured. Errors: ASHLAR_EDRIVER. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__device_asks_capture(ashlar_driver *driver,
-                                                            ashlar_stream stream, bool *out);
-
 /* Let the copies run that were queued from pageable memory, and give back the memory that they went
  * through. */
 void ashlar__staging_close(ashlar_device *device);

@@ -71,7 +71,6 @@ enum {
     CU_ATTRIBUTE_VMM_SUPPORTED = 102, /* ...VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
     CU_ATTRIBUTE_HANDLE_FILE = 103,   /* ...HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
     CU_ATTRIBUTE_RDMA = 110,          /* ...GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
-    CU_ATTRIBUTE_HANDLE_FABRIC = 128, /* ...HANDLE_TYPE_FABRIC_SUPPORTED */
     CU_POINTER_MEMORY_TYPE = 2,       /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE; its values: */
     CU_MEMORY_HOST = 1,               /* CU_MEMORYTYPE_...: page-locked */
     CU_MEMORY_DEVICE = 2,
@@ -79,8 +78,7 @@ enum {
     CU_LOCATION_DEVICE = 1,
     CU_ACCESS_NONE = 0,
     CU_ACCESS_READWRITE = 3,
-    CU_HANDLE_FILE = 1,   /* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR */
-    CU_HANDLE_FABRIC = 8, /* CU_MEM_HANDLE_TYPE_FABRIC: between the machines of one NVLink domain */
+    CU_HANDLE_FILE = 1, /* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR */
     CU_GRANULARITY_MINIMUM = 0,
     CU_GRANULARITY_RECOMMENDED = 1,
     CU_STREAM_LEGACY = 1,     /* a stream handle, not a flag: means the same as NULL */
@@ -95,7 +93,6 @@ enum {
     CU_CAPTURE_NONE = 0, /* CU_STREAM_CAPTURE_STATUS_... */
     CU_CAPTURE_ACTIVE = 1,
     CU_CAPTURE_INVALIDATED = 2,
-    CU_COPY_STREAM_ORDER = 1, /* CU_MEMCPY_SRC_ACCESS_ORDER_STREAM: reads are in stream order */
 };
 
 typedef struct cu_mem_location {
@@ -121,18 +118,10 @@ typedef struct cu_mem_access {
     unsigned int flags; /* CU_ACCESS_READWRITE */
 } cu_mem_access;
 
-typedef struct cu_copy_attributes {
-    unsigned int order;       /* CU_COPY_STREAM_ORDER */
-    cu_mem_location src_hint; /* both hints are for managed memory only, so zero here */
-    cu_mem_location dst_hint;
-    unsigned int flags;       /* 0 */
-} cu_copy_attributes;
-
 /* Sizes in CUDA's 64-bit binary interface; builds without its headers check them as well. */
 _Static_assert(sizeof(cu_result) == 4 && sizeof(cu_ptr) == 8, "enums are 32 bits, addresses 64");
 _Static_assert(sizeof(void *) <= sizeof(cu_ptr), "a pointer goes through cu_ptr and back");
 _Static_assert(sizeof(cu_mem_location) == 8 && sizeof(cu_mem_access) == 12, "no padding");
 _Static_assert(sizeof(void *) != 8 || sizeof(cu_mem_prop) == 32, "no padding");
-_Static_assert(sizeof(cu_copy_attributes) == 24, "no padding");
 
 #endif /* ASHLAR_CUDA_ABI_H */

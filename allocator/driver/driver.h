@@ -40,17 +40,27 @@ typedef enum ashlar_driver_kind {
 
 /*
  * Columns: field, CUDA's name, the CUDA version that introduced this signature, kind, safety,
- * parameters. Name and version are passed to cuGetProcAddress. A driver may lack two of the
- * functions: cuStreamGetId before CUDA 12, and cuMemcpyBatchAsync before CUDA 12.8. Their stand-ins
- * return CU_NOT_SUPPORTED, and so do the software device's functions for kernels.
+ * parameters. Name and version are passed to cuGetProcAddress. A driver may lack cuStreamGetId,
+ * before CUDA 12; its stand-in returns CU_NOT_SUPPORTED. The software device's functions for
+ * kernels are NULL.
  *
  * UNSAFE are calls that could invalidate a capture of another thread, unless the calling thread's
  * capture mode is relaxed (see cuThreadExchangeStreamCaptureMode). CUDA has no list of them.
- *
- * Drivers keep old signatures: CUDA 13 removed failed_index from cuMemcpyBatchAsync, but
- * cuGetProcAddress still finds the function of 12.8.
  */
-#define ASHLAR_DRIVER_MAP(X)                                                                       \
+#define ASHLAR_DRIVER_MAP(X)                                                                \
+    ASHLAR_DRIVER_DEVICE_MAP(X)                                                             \
+    X(module_load_data, cuModuleLoadData, 2000, CONTEXT, UNSAFE,                            \
+      (cu_module * module, const void *image))                                              \
+    X(module_unload, cuModuleUnload, 2000, CONTEXT, UNSAFE, (cu_module module))             \
+    X(module_get_function, cuModuleGetFunction, 2000, CONTEXT, UNSAFE,                      \
+      (cu_function * function, cu_module module, const char *name))                         \
+    X(launch_kernel, cuLaunchKernel, 4000, WORK, SAFE,                                      \
+      (cu_function function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, \
+       unsigned int block_x, unsigned int block_y, unsigned int block_z,                    \
+       unsigned int shared_bytes, cu_stream stream, void **params, void **extra))
+
+/* Without kernels, which a software device has not: it runs host functions. */
+#define ASHLAR_DRIVER_DEVICE_MAP(X)                                                                \
     X(init, cuInit, 2000, QUERY, SAFE, (unsigned int flags))                                       \
     X(driver_get_version, cuDriverGetVersion, 2020, QUERY, SAFE, (int *version))                   \
     X(get_error_name, cuGetErrorName, 6000, QUERY, SAFE, (cu_result error, const char **name))     \
@@ -103,10 +113,6 @@ typedef enum ashlar_driver_kind {
     X(memcpy_peer_async, cuMemcpyPeerAsync, 4000, WORK, SAFE,                                      \
       (cu_ptr dst, cu_context dst_context, cu_ptr src, cu_context src_context, size_t bytes,       \
        cu_stream stream))                                                                          \
-    X(memcpy_batch_async, cuMemcpyBatchAsync, 12080, WORK, SAFE,                                   \
-      (cu_ptr * dsts, cu_ptr * srcs, size_t * sizes, size_t count,                                 \
-       cu_copy_attributes * attributes, size_t * attribute_starts, size_t attribute_count,         \
-       size_t * failed_index, cu_stream stream))                                                   \
     X(device_can_access_peer, cuDeviceCanAccessPeer, 4000, QUERY, SAFE,                            \
       (int *can_access, cu_device device, cu_device peer))                                         \
     X(ctx_enable_peer_access, cuCtxEnablePeerAccess, 4000, CONTEXT, UNSAFE,                        \
@@ -139,16 +145,7 @@ typedef enum ashlar_driver_kind {
       (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))                            \
     X(graph_launch, cuGraphLaunch, 10000, WORK, SAFE, (cu_graph_exec exec, cu_stream stream))      \
     X(graph_exec_destroy, cuGraphExecDestroy, 10000, ORDER, UNSAFE, (cu_graph_exec exec))          \
-    X(graph_destroy, cuGraphDestroy, 10000, ORDER, UNSAFE, (cu_graph graph))                       \
-    X(module_load_data, cuModuleLoadData, 2000, CONTEXT, UNSAFE,                                   \
-      (cu_module * module, const void *image))                                                     \
-    X(module_unload, cuModuleUnload, 2000, CONTEXT, UNSAFE, (cu_module module))                    \
-    X(module_get_function, cuModuleGetFunction, 2000, CONTEXT, UNSAFE,                             \
-      (cu_function * function, cu_module module, const char *name))                                \
-    X(launch_kernel, cuLaunchKernel, 4000, WORK, SAFE,                                             \
-      (cu_function function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,        \
-       unsigned int block_x, unsigned int block_y, unsigned int block_z,                           \
-       unsigned int shared_bytes, cu_stream stream, void **params, void **extra))
+    X(graph_destroy, cuGraphDestroy, 10000, ORDER, UNSAFE, (cu_graph graph))
 
 typedef struct ashlar_driver_table {
 #define X(field, symbol, version, kind, safety, params) cu_result(*field) params;

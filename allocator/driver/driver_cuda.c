@@ -57,25 +57,10 @@ static ashlar_status open_library(proc_lookup *out) {
     return out->v2 == NULL && out->v1 == NULL ? too_old("cuGetProcAddress", 11030) : ASHLAR_OK;
 }
 
-/* Stand-ins for the functions that a driver may lack: they return CU_NOT_SUPPORTED. */
+/* The stand-in for the function that a driver may lack. */
 static cu_result no_stream_id(cu_stream stream, unsigned long long *id) {
     (void)stream;
     (void)id;
-    return CU_NOT_SUPPORTED;
-}
-
-static cu_result no_memcpy_batch(cu_ptr *dsts, cu_ptr *srcs, size_t *sizes, size_t count,
-                                 cu_copy_attributes *attributes, size_t *attribute_starts,
-                                 size_t attribute_count, size_t *failed_index, cu_stream stream) {
-    (void)dsts;
-    (void)srcs;
-    (void)sizes;
-    (void)count;
-    (void)attributes;
-    (void)attribute_starts;
-    (void)attribute_count;
-    (void)failed_index;
-    (void)stream;
     return CU_NOT_SUPPORTED;
 }
 
@@ -105,10 +90,7 @@ static bool is_full(const ashlar_driver_table *table) {
 static ashlar_status fill_table(ashlar_driver_table *table) {
     proc_lookup lookup = {0};
     ashlar_status status = open_library(&lookup);
-    *table = (ashlar_driver_table){
-        .stream_get_id = no_stream_id,
-        .memcpy_batch_async = no_memcpy_batch,
-    };
+    *table = (ashlar_driver_table){.stream_get_id = no_stream_id};
 #define X(field, symbol, version, kind, safety, params)                                         \
     if (status == ASHLAR_OK) {                                                                  \
         status = find_function(&lookup, #symbol, version, table->field != NULL, &table->field); \
@@ -139,7 +121,7 @@ static ashlar_status start(ashlar_driver *driver) {
 }
 
 ashlar_status ashlar__driver_open_cuda(ashlar_driver **out) {
-    static ashlar_lock open_lock = ASHLAR_LOCK(ASHLAR_RANK_DRIVER_OPEN);
+    static ashlar_lock open_lock = ASHLAR_LOCK(ASHLAR_LEVEL_DRIVER_OPEN);
     static bool is_open;
     static ashlar_driver driver = {.name = "cuda", .beginnings = PTHREAD_RWLOCK_INITIALIZER};
     ashlar_status status = ASHLAR_OK;

@@ -51,21 +51,6 @@ SAME_FIELD(cu_mem_prop, flags.reserved, CUmemAllocationProp, allocFlags.reserved
 SAME_FIELD(cu_mem_access, location, CUmemAccessDesc, location);
 SAME_FIELD(cu_mem_access, flags, CUmemAccessDesc, flags);
 
-/* Declared since CUDA 12.8; older headers cannot check it. */
-#if CUDA_VERSION >= 12080
-SAME_SIZE(cu_copy_attributes, CUmemcpyAttributes_v1);
-SAME_FIELD(cu_copy_attributes, order, CUmemcpyAttributes_v1, srcAccessOrder);
-SAME_FIELD(cu_copy_attributes, src_hint, CUmemcpyAttributes_v1, srcLocHint);
-SAME_FIELD(cu_copy_attributes, dst_hint, CUmemcpyAttributes_v1, dstLocHint);
-SAME_FIELD(cu_copy_attributes, flags, CUmemcpyAttributes_v1, flags);
-SAME_VALUE(CU_COPY_STREAM_ORDER, CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
-#define cu_copy_attributes CUmemcpyAttributes_v1
-#else
-typedef cu_result (*PFN_cuMemcpyBatchAsync_v12080)(cu_ptr *, cu_ptr *, size_t *, size_t,
-                                                   cu_copy_attributes *, size_t *, size_t, size_t *,
-                                                   cu_stream);
-#endif
-
 /* Constants. CUDA_SUCCESS is the only result code without ERROR in its name. */
 #define CUDA_ERROR_SUCCESS CUDA_SUCCESS
 #define X(name, value) SAME_VALUE(CU_##name, CUDA_ERROR_##name);
@@ -75,7 +60,6 @@ SAME_VALUE(CU_ATTRIBUTE_VMM_SUPPORTED, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGE
 SAME_VALUE(CU_ATTRIBUTE_HANDLE_FILE,
            CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
 SAME_VALUE(CU_ATTRIBUTE_RDMA, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
-SAME_VALUE(CU_ATTRIBUTE_HANDLE_FABRIC, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED);
 SAME_VALUE(CU_POINTER_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 SAME_VALUE(CU_MEMORY_HOST, CU_MEMORYTYPE_HOST);
 SAME_VALUE(CU_MEMORY_DEVICE, CU_MEMORYTYPE_DEVICE);
@@ -84,7 +68,6 @@ SAME_VALUE(CU_LOCATION_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE);
 SAME_VALUE(CU_ACCESS_NONE, CU_MEM_ACCESS_FLAGS_PROT_NONE);
 SAME_VALUE(CU_ACCESS_READWRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 SAME_VALUE(CU_HANDLE_FILE, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-SAME_VALUE(CU_HANDLE_FABRIC, CU_MEM_HANDLE_TYPE_FABRIC);
 SAME_VALUE(CU_GRANULARITY_MINIMUM, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 SAME_VALUE(CU_GRANULARITY_RECOMMENDED, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
 SAME_VALUE(CU_STREAM_BLOCKING, CU_STREAM_DEFAULT);
@@ -112,7 +95,6 @@ SAME_VALUE(CU_CAPTURE_INVALIDATED, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 #undef cuMemcpyHtoDAsync
 #undef cuMemcpyDtoHAsync
 #undef cuMemcpyDtoDAsync
-#undef cuMemcpyBatchAsync
 #undef cuMemsetD8Async
 #undef cuDevicePrimaryCtxRelease
 #undef cuCtxPushCurrent

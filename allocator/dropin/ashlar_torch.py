@@ -16,7 +16,6 @@ HOOKS = ("record_stream", "reset", "memory_fraction", "base_alloc")
 GRAPH_HOOKS = (("set_begin_allocate_to_pool", "begin_graph"),
                ("set_end_allocate_to_pool_fn", "end_graph"),
                ("set_release_pool", "release_graph"))
-OLD_GRAPH_HOOKS = (("set_begin_allocate_stream_to_pool", "refuse_graph"),)
 
 Stats = collections.namedtuple("Stats", (
     "live", "live_peak", "reserved", "reserved_peak", "live_blocks", "alloc_count", "free_count",
@@ -60,35 +59,13 @@ def use(library=None):
     hooks = ashlar.allocator()
     for hook in HOOKS:
         getattr(hooks, "set_%s_fn" % hook)(_address(getattr(functions, "ashlar_torch_" + hook)))
-    for setter, function in (GRAPH_HOOKS if hasattr(hooks, GRAPH_HOOKS[0][0]) else OLD_GRAPH_HOOKS):
+    if not hasattr(hooks, GRAPH_HOOKS[0][0]):
+        raise RuntimeError("ashlar_torch: this PyTorch does not tell an allocator which streams a "
+                           "capture uses; take 2.9 or later, or ashlar_torch.pool()")
+    for setter, function in GRAPH_HOOKS:
         getattr(hooks, setter)(_address(getattr(functions, "ashlar_torch_" + function)))
     change_current_allocator(ashlar)
-    _report_failed_captures(functions)
     _serve_statistics()
-
-
-def _report_failed_captures(functions):
-    """Before 2.14, PyTorch does not say that there is no graph of a capture."""
-    from torch.cuda import CUDAGraph
-    if hasattr(CUDAGraph, "capture_end_pre"):
-        return
-    begin, end = CUDAGraph.capture_begin, CUDAGraph.capture_end
-    functions.ashlar_torch_latest_capture.restype = ctypes.c_uint64
-    functions.ashlar_torch_fail_capture.argtypes = [ctypes.c_uint64]
-
-    def capture_begin(graph, *arguments, **options):
-        begin(graph, *arguments, **options)
-        graph._ashlar_capture = functions.ashlar_torch_latest_capture()
-
-    def capture_end(graph):
-        try:
-            end(graph)
-        except RuntimeError as error:
-            if "CUDA error" in str(error):  # any other comes before the capture's end
-                functions.ashlar_torch_fail_capture(graph._ashlar_capture)
-            raise
-
-    CUDAGraph.capture_begin, CUDAGraph.capture_end = capture_begin, capture_end
 
 
 # What torch.cuda.memory_stats() has of each figure, for all memory and for two pools of PyTorch's.

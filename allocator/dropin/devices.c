@@ -27,7 +27,7 @@ static struct {
 } contexts[ASHLAR_DROPIN_CONTEXTS_MAX];
 static atomic_int context_count;
 
-static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_RANK_DROPIN_DEVICES);
+static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_LEVEL_DROPIN_DEVICES);
 static bool is_expecting_fork; /* Lock: making_lock */
 
 static void (*on_made)(ashlar_allocator *allocator); /* NULL: none. Lock: making_lock */
@@ -94,7 +94,7 @@ void ashlar__dropin_report(const char *what) {
  * while an allocator is made. */
 static void begin_child(void) {
     atomic_store(&is_forked, true);
-    ashlar__lock_init(&making_lock, ASHLAR_RANK_DROPIN_DEVICES);
+    ashlar__lock_init(&making_lock, ASHLAR_LEVEL_DROPIN_DEVICES);
     for (int i = 0; i < ASHLAR_DROPIN_ALLOCATORS_MAX; i++) {
         ashlar_allocator *a = atomic_load(&allocators[i]);
         if (a != NULL) {

@@ -13,7 +13,7 @@
 #include "allocator/step/step.h"
 
 static ashlar_frees all[ASHLAR_DROPIN_ALLOCATORS_MAX]; /* by place */
-static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_RANK_DROPIN_FREES);
+static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_LEVEL_DROPIN_FREES);
 
 /*
  * Freed blocks become reusable at different times in each step of a program, so each step's blocks
@@ -155,7 +155,7 @@ size_t ashlar__frees_spare_bytes(ashlar_frees *f) {
     ashlar_allocator *a = f->allocator;
     (void)ashlar__frees_reap(f, 0, false);
     ashlar__allocator_enter(a);
-    ashlar__caches_flush_locked(a, ashlar__cache_recent);
+    ashlar__caches_flush_locked(a);
     const ashlar_status unused = ashlar__cross_ask(&a->heap, SIZE_MAX);
     (void)unused; /* memory whose uses are not known to be over counts as well */
     const size_t bytes = ashlar__heap_servable_bytes(&a->heap);

@@ -49,7 +49,6 @@ typedef struct ashlar_frees {
     atomic_bool is_ready;
     atomic_bool is_given_up;
     atomic_bool is_distrusted; /* there may be streams that we do not know */
-    atomic_bool is_trusting;   /* set only by tests */
     atomic_bool is_watching;   /* calls named unknown streams: the allocator watches streams */
     atomic_bool is_told;       /* the program tells of the end of each stream that it names */
 } ashlar_frees;
@@ -129,9 +128,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__frees_tell_ends(ashlar_frees *frees);
 
 /* From now on assume that there may be unknown streams, and wait on the host. Threads: any. */
 void ashlar__frees_distrust_streams(ashlar_frees *frees);
-
-/* Tests: reuse freed blocks at once, which cudaFree() does not promise. */
-void ashlar__frees_trust_all(ashlar_frees *frees);
 
 /* Leave the device to the driver: return all memory, even live blocks; from now on
  * ashlar__frees_of() fails with ASHLAR_ENOTSUP. Threads: no other call for the device may be under

@@ -68,10 +68,6 @@ bool ashlar__frees_reap(ashlar_frees *f, uint64_t ns, bool in_need) {
     if (!ashlar__has_deferred(f->allocator)) {
         return false;
     }
-    if (atomic_load(&f->is_trusting)) {
-        const ashlar_device_wait none = {.number = UINT64_MAX, .free_number = UINT64_MAX};
-        return ashlar__deferred_end_wait(f->allocator, none);
-    }
     is_capturing = ashlar__frees_settle_captures();
     if (!atomic_load(&f->is_distrusted)) {
         const ashlar_status status = poll(f, ns, &has_any);
@@ -131,10 +127,6 @@ void ashlar__frees_distrust_streams(ashlar_frees *f) {
     }
 }
 
-void ashlar__frees_trust_all(ashlar_frees *f) {
-    atomic_store(&f->is_trusting, true);
-}
-
 void ashlar__frees_watch(ashlar_frees *f, ashlar_stream stream) {
     if (ashlar__stream_can_end(stream) &&
         atomic_load_explicit(&f->is_distrusted, memory_order_relaxed) &&
@@ -169,7 +161,7 @@ typedef struct known_capture {
                     cannot be asked about it */
 } known_capture;
 
-static ashlar_lock captures_lock = ASHLAR_LOCK(ASHLAR_RANK_CAPTURES);
+static ashlar_lock captures_lock = ASHLAR_LOCK(ASHLAR_LEVEL_CAPTURES);
 static known_capture *captures;      /* Lock: captures_lock */
 static _Atomic size_t capture_count; /* number of `captures`; read without the lock */
 

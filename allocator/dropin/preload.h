@@ -21,7 +21,6 @@
  *            in .json, a snapshot at the end instead
  *   ipc      leave allocations that name no stream to the driver, so that cuIpcGetMemHandle() can
  *            export them
- *   unsafe   for tests: reuse freed memory at once, which cudaFree() does not promise
  *
  * A program that knows of us may look up functions of ashlar by dlsym(RTLD_DEFAULT, ...), to have
  * steps (plan.h): those of preload_find.c. They are not exported, so that a program that is linked
@@ -63,9 +62,66 @@
 typedef struct cu_green_context_opaque *cu_green_context;
 
 /*
- * Each function that we replace: its exported name; its name and first version for
- * cuGetProcAddress(); whether it is the per-thread default stream's variant; parameters; arguments.
+ * Columns: exported name; name and first version for cuGetProcAddress(); whether it is the
+ * per-thread default stream's variant; parameters; arguments.
  */
+/* Functions for which the driver takes memory of the current device, nobody knows how much. */
+#define ASHLAR_PRELOAD_TAKING_MAP(X)                                                               \
+    X(cuGraphInstantiate_v2, cuGraphInstantiate, 11000, 0,                                         \
+      (cu_graph_exec * exec, cu_graph graph, void **node, char *log, size_t log_bytes),            \
+      (exec, graph, node, log, log_bytes))                                                         \
+    X(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040, 0,                          \
+      (cu_graph_exec * exec, cu_graph graph, unsigned long long flags), (exec, graph, flags))      \
+    X(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 12000, 0,                        \
+      (cu_graph_exec * exec, cu_graph graph, void *params), (exec, graph, params))                 \
+    X(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams, 12000, 1,                   \
+      (cu_graph_exec * exec, cu_graph graph, void *params), (exec, graph, params))                 \
+    X(cuGraphUpload, cuGraphUpload, 11010, 0, (cu_graph_exec exec, cu_stream stream),              \
+      (exec, stream))                                                                              \
+    X(cuGraphUpload_ptsz, cuGraphUpload, 11010, 1, (cu_graph_exec exec, cu_stream stream),         \
+      (exec, stream))                                                                              \
+    X(cuGraphLaunch, cuGraphLaunch, 10000, 0, (cu_graph_exec exec, cu_stream stream),              \
+      (exec, stream))                                                                              \
+    X(cuGraphLaunch_ptsz, cuGraphLaunch, 10000, 1, (cu_graph_exec exec, cu_stream stream),         \
+      (exec, stream))                                                                              \
+    X(cuModuleLoad, cuModuleLoad, 2000, 0, (cu_module * module, const char *path), (module, path)) \
+    X(cuModuleLoadData, cuModuleLoadData, 2000, 0, (cu_module * module, const void *image),        \
+      (module, image))                                                                             \
+    X(cuModuleLoadDataEx, cuModuleLoadDataEx, 2010, 0,                                             \
+      (cu_module * module, const void *image, unsigned int count, unsigned int *options,           \
+       void **values),                                                                             \
+      (module, image, count, options, values))                                                     \
+    X(cuModuleLoadFatBinary, cuModuleLoadFatBinary, 2000, 0,                                       \
+      (cu_module * module, const void *image), (module, image))
+
+/* Functions that begin a capture of `stream`, and that make a `context` of `device`. */
+#define ASHLAR_PRELOAD_CAPTURE_MAP(X)                                                          \
+    X(cuStreamBeginCapture, cuStreamBeginCapture, 10000, 0, (cu_stream stream), (stream))      \
+    X(cuStreamBeginCapture_ptsz, cuStreamBeginCapture, 10000, 1, (cu_stream stream), (stream)) \
+    X(cuStreamBeginCapture_v2, cuStreamBeginCapture, 10010, 0,                                 \
+      (cu_stream stream, unsigned int mode), (stream, mode))                                   \
+    X(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture, 10010, 1,                            \
+      (cu_stream stream, unsigned int mode), (stream, mode))                                   \
+    X(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, 12030, 0,                      \
+      (cu_stream stream, cu_graph graph, const void *nodes, const void *edges, size_t count,   \
+       unsigned int mode),                                                                     \
+      (stream, graph, nodes, edges, count, mode))                                              \
+    X(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph, 12030, 1,                 \
+      (cu_stream stream, cu_graph graph, const void *nodes, const void *edges, size_t count,   \
+       unsigned int mode),                                                                     \
+      (stream, graph, nodes, edges, count, mode))
+
+#define ASHLAR_PRELOAD_CONTEXT_MAP(X)                                                            \
+    X(cuCtxCreate_v2, cuCtxCreate, 3020, 0,                                                      \
+      (cu_context * context, unsigned int flags, cu_device device), (context, flags, device))    \
+    X(cuCtxCreate_v3, cuCtxCreate, 11040, 0,                                                     \
+      (cu_context * context, void *affinities, int count, unsigned int flags, cu_device device), \
+      (context, affinities, count, flags, device))                                               \
+    X(cuCtxCreate_v4, cuCtxCreate, 12050, 0,                                                     \
+      (cu_context * context, void *parameters, unsigned int flags, cu_device device),            \
+      (context, parameters, flags, device))
+
+/* All functions that we replace. */
 #define ASHLAR_PRELOAD_MAP(X)                                                                      \
     X(cuMemAlloc_v2, cuMemAlloc, 3020, 0, (cu_ptr * ptr, size_t bytes), (ptr, bytes))              \
     X(cuMemFree_v2, cuMemFree, 3020, 0, (cu_ptr ptr), (ptr))                                       \
@@ -102,32 +158,6 @@ typedef struct cu_green_context_opaque *cu_green_context;
       (handle, bytes, prop, flags))                                                                \
     X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, 7000, 0,                                 \
       (cu_context * context, cu_device device), (context, device))                                 \
-    X(cuGraphInstantiate_v2, cuGraphInstantiate, 11000, 0,                                         \
-      (cu_graph_exec * exec, cu_graph graph, void **node, char *log, size_t log_bytes),            \
-      (exec, graph, node, log, log_bytes))                                                         \
-    X(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040, 0,                          \
-      (cu_graph_exec * exec, cu_graph graph, unsigned long long flags), (exec, graph, flags))      \
-    X(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 12000, 0,                        \
-      (cu_graph_exec * exec, cu_graph graph, void *params), (exec, graph, params))                 \
-    X(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams, 12000, 1,                   \
-      (cu_graph_exec * exec, cu_graph graph, void *params), (exec, graph, params))                 \
-    X(cuGraphUpload, cuGraphUpload, 11010, 0, (cu_graph_exec exec, cu_stream stream),              \
-      (exec, stream))                                                                              \
-    X(cuGraphUpload_ptsz, cuGraphUpload, 11010, 1, (cu_graph_exec exec, cu_stream stream),         \
-      (exec, stream))                                                                              \
-    X(cuGraphLaunch, cuGraphLaunch, 10000, 0, (cu_graph_exec exec, cu_stream stream),              \
-      (exec, stream))                                                                              \
-    X(cuGraphLaunch_ptsz, cuGraphLaunch, 10000, 1, (cu_graph_exec exec, cu_stream stream),         \
-      (exec, stream))                                                                              \
-    X(cuModuleLoad, cuModuleLoad, 2000, 0, (cu_module * module, const char *path), (module, path)) \
-    X(cuModuleLoadData, cuModuleLoadData, 2000, 0, (cu_module * module, const void *image),        \
-      (module, image))                                                                             \
-    X(cuModuleLoadDataEx, cuModuleLoadDataEx, 2010, 0,                                             \
-      (cu_module * module, const void *image, unsigned int count, unsigned int *options,           \
-       void **values),                                                                             \
-      (module, image, count, options, values))                                                     \
-    X(cuModuleLoadFatBinary, cuModuleLoadFatBinary, 2000, 0,                                       \
-      (cu_module * module, const void *image), (module, image))                                    \
     X(cuArrayCreate_v2, cuArrayCreate, 3020, 0, (void **array, const void *shape), (array, shape)) \
     X(cuArray3DCreate_v2, cuArray3DCreate, 3020, 0, (void **array, const void *shape),             \
       (array, shape))                                                                              \
@@ -151,34 +181,12 @@ typedef struct cu_green_context_opaque *cu_green_context;
       (cu_stream * stream, cu_green_context context, unsigned int flags, int priority),            \
       (stream, context, flags, priority))                                                          \
     X(cuStreamDestroy_v2, cuStreamDestroy, 4000, 0, (cu_stream stream), (stream))                  \
-    X(cuStreamBeginCapture, cuStreamBeginCapture, 10000, 0, (cu_stream stream), (stream))          \
-    X(cuStreamBeginCapture_ptsz, cuStreamBeginCapture, 10000, 1, (cu_stream stream), (stream))     \
-    X(cuStreamBeginCapture_v2, cuStreamBeginCapture, 10010, 0,                                     \
-      (cu_stream stream, unsigned int mode), (stream, mode))                                       \
-    X(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture, 10010, 1,                                \
-      (cu_stream stream, unsigned int mode), (stream, mode))                                       \
-    X(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, 12030, 0,                          \
-      (cu_stream stream, cu_graph graph, const void *nodes, const void *edges, size_t count,       \
-       unsigned int mode),                                                                         \
-      (stream, graph, nodes, edges, count, mode))                                                  \
-    X(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph, 12030, 1,                     \
-      (cu_stream stream, cu_graph graph, const void *nodes, const void *edges, size_t count,       \
-       unsigned int mode),                                                                         \
-      (stream, graph, nodes, edges, count, mode))                                                  \
     X(cuStreamEndCapture, cuStreamEndCapture, 10000, 0, (cu_stream stream, cu_graph * graph),      \
       (stream, graph))                                                                             \
     X(cuStreamEndCapture_ptsz, cuStreamEndCapture, 10000, 1, (cu_stream stream, cu_graph * graph), \
       (stream, graph))                                                                             \
     X(cuCtxSynchronize, cuCtxSynchronize, 2000, 0, (void), ())                                     \
     X(cuCtxSynchronize_v2, cuCtxSynchronize, 13000, 0, (cu_context context), (context))            \
-    X(cuCtxCreate_v2, cuCtxCreate, 3020, 0,                                                        \
-      (cu_context * context, unsigned int flags, cu_device device), (context, flags, device))      \
-    X(cuCtxCreate_v3, cuCtxCreate, 11040, 0,                                                       \
-      (cu_context * context, void *affinities, int count, unsigned int flags, cu_device device),   \
-      (context, affinities, count, flags, device))                                                 \
-    X(cuCtxCreate_v4, cuCtxCreate, 12050, 0,                                                       \
-      (cu_context * context, void *parameters, unsigned int flags, cu_device device),              \
-      (context, parameters, flags, device))                                                        \
     X(cuCtxDestroy_v2, cuCtxDestroy, 4000, 0, (cu_context context), (context))                     \
     X(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, 7000, 0, (cu_device device), (device))  \
     X(cuGetProcAddress_v2, cuGetProcAddress, 12000, 0,                                             \
@@ -187,7 +195,10 @@ typedef struct cu_green_context_opaque *cu_green_context;
       (symbol, address, version, flags, found))                                                    \
     X(cuGetProcAddress, cuGetProcAddress, 11030, 0,                                                \
       (const char *symbol, void **address, int version, unsigned long long flags),                 \
-      (symbol, address, version, flags))
+      (symbol, address, version, flags))                                                           \
+    ASHLAR_PRELOAD_TAKING_MAP(X)                                                                   \
+    ASHLAR_PRELOAD_CAPTURE_MAP(X)                                                                  \
+    ASHLAR_PRELOAD_CONTEXT_MAP(X)
 
 /* Further driver functions that we call. */
 #define ASHLAR_PRELOAD_NEEDED_MAP(X)                                               \
@@ -275,7 +286,6 @@ void ashlar__preload_note_unexported(void);
 typedef struct ashlar_preload_options {
     bool is_off;
     bool reports;
-    bool is_unsafe;
     bool leaves_plain; /* "ipc": allocations that name no stream are left to the driver */
     char trace[PATH_MAX]; /* FILE of "trace=FILE"; "": no trace */
 } ashlar_preload_options;
@@ -285,8 +295,5 @@ const ashlar_preload_options *ashlar__preload_options_get(void);
 
 /* Before a device or context ends: add it to the totals of the report, and end its trace. */
 void ashlar__preload_note_end(const ashlar_frees *frees);
-
-/* Print on stderr, in one call, so that lines of processes do not mix. Longer lines are cut. */
-void ashlar__preload_say(const char *format, ...) ASHLAR_PRINTF(1, 2);
 
 #endif /* ASHLAR_DROPIN_PRELOAD_H */

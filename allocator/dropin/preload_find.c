@@ -407,8 +407,5 @@ ashlar_frees *ashlar__preload_here(void) {
     if (atomic_load(&has_missed_stream)) {
         ashlar__frees_distrust_streams(frees);
     }
-    if (ashlar__preload_options_get()->is_unsafe) {
-        ashlar__frees_trust_all(frees);
-    }
     return frees->device->context == current ? frees : NULL;
 }

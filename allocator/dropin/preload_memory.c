@@ -243,28 +243,7 @@ TAKING_BLOCK(cuMipmappedArrayCreate, CURRENT, SIZE_MAX,
 TAKING(cuDevicePrimaryCtxRetain, device, SIZE_MAX, (cu_context * context, cu_device device),
        (context, device))
 
-TAKING(cuGraphInstantiate_v2, CURRENT, SIZE_MAX,
-       (cu_graph_exec * exec, cu_graph graph, void **node, char *log, size_t log_bytes),
-       (exec, graph, node, log, log_bytes))
-TAKING(cuGraphInstantiateWithFlags, CURRENT, SIZE_MAX,
-       (cu_graph_exec * exec, cu_graph graph, unsigned long long flags), (exec, graph, flags))
-TAKING(cuGraphInstantiateWithParams, CURRENT, SIZE_MAX,
-       (cu_graph_exec * exec, cu_graph graph, void *params), (exec, graph, params))
-TAKING(cuGraphInstantiateWithParams_ptsz, CURRENT, SIZE_MAX,
-       (cu_graph_exec * exec, cu_graph graph, void *params), (exec, graph, params))
-TAKING(cuGraphUpload, CURRENT, SIZE_MAX, (cu_graph_exec exec, cu_stream stream), (exec, stream))
-TAKING(cuGraphUpload_ptsz, CURRENT, SIZE_MAX, (cu_graph_exec exec, cu_stream stream),
-       (exec, stream))
-TAKING(cuGraphLaunch, CURRENT, SIZE_MAX, (cu_graph_exec exec, cu_stream stream), (exec, stream))
-TAKING(cuGraphLaunch_ptsz, CURRENT, SIZE_MAX, (cu_graph_exec exec, cu_stream stream),
-       (exec, stream))
-
-TAKING(cuModuleLoad, CURRENT, SIZE_MAX, (cu_module * module, const char *path), (module, path))
-TAKING(cuModuleLoadData, CURRENT, SIZE_MAX, (cu_module * module, const void *image),
-       (module, image))
-TAKING(cuModuleLoadDataEx, CURRENT, SIZE_MAX,
-       (cu_module * module, const void *image, unsigned int count, unsigned int *options,
-        void **values),
-       (module, image, count, options, values))
-TAKING(cuModuleLoadFatBinary, CURRENT, SIZE_MAX, (cu_module * module, const void *image),
-       (module, image))
+#define X(name, symbol, version, is_ptsz, params, args) \
+    TAKING(name, CURRENT, SIZE_MAX, params, args)
+ASHLAR_PRELOAD_TAKING_MAP(X)
+#undef X

@@ -27,7 +27,8 @@
 
 enum { LINE_BYTES = ASHLAR_DETAIL_BYTES + 256 };
 
-void ashlar__preload_say(const char *format, ...) {
+/* Print on stderr, in one call, so that lines of processes do not mix. Longer lines are cut. */
+static void preload_say(const char *format, ...) {
     char line[LINE_BYTES];
     va_list args;
     va_start(args, format);
@@ -57,7 +58,7 @@ typedef struct trace_file {
 } trace_file;
 
 static void complain(void) {
-    ashlar__preload_say("ashlar-preload: trace: %s\n", ashlar_error_detail());
+    preload_say("ashlar-preload: trace: %s\n", ashlar_error_detail());
 }
 
 static bool is_snapshot(const char *name) {
@@ -131,8 +132,8 @@ static void tell(void *self, const ashlar_trace_event *event) {
     }
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
     if (!write_row(file, row, bytes)) {
-        ashlar__preload_say("ashlar-preload: trace: cannot write %s: %s; the trace ends here\n",
-                            file->path, strerror(errno));
+        preload_say("ashlar-preload: trace: cannot write %s: %s; the trace ends here\n", file->path,
+                    strerror(errno));
         close_log(file);
     }
     (void)pthread_setcancelstate(before, NULL);
@@ -251,13 +252,11 @@ static void read_word(ashlar_piece word) {
         options.reports = true;
     } else if (ashlar__piece_is(word, "ipc")) {
         options.leaves_plain = true;
-    } else if (ashlar__piece_is(word, "unsafe")) {
-        options.is_unsafe = true;
     } else if (!ashlar__piece_is(word, "on") && !read_trace(word)) {
         options.is_off = true;
-        ashlar__preload_say("ashlar-preload: ASHLAR_PRELOAD: \"%s\" is none of on, off, report, "
-                            "trace=FILE, ipc, unsafe; taken for off\n",
-                            ashlar__piece_show(word, shown));
+        preload_say("ashlar-preload: ASHLAR_PRELOAD: \"%s\" is none of on, off, report, "
+                    "trace=FILE, ipc; taken for off\n",
+                    ashlar__piece_show(word, shown));
     }
 }
 
@@ -294,15 +293,15 @@ void ashlar__preload_note_passed(void) {
 void ashlar__preload_note_refusal(void) {
     static atomic_flag is_told = ATOMIC_FLAG_INIT;
     if (options.reports && !atomic_flag_test_and_set(&is_told)) {
-        ashlar__preload_say("ashlar-preload: left to the driver: %s\n", ashlar_error_detail());
+        preload_say("ashlar-preload: left to the driver: %s\n", ashlar_error_detail());
     }
 }
 
 void ashlar__preload_note_unexported(void) {
     static atomic_flag is_told = ATOMIC_FLAG_INIT;
     if (options.reports && !atomic_flag_test_and_set(&is_told)) {
-        ashlar__preload_say("ashlar-preload: cuIpcGetMemHandle cannot export this memory; "
-                            "ASHLAR_PRELOAD=ipc leaves cudaMalloc() to the driver, which can\n");
+        preload_say("ashlar-preload: cuIpcGetMemHandle cannot export this memory; "
+                    "ASHLAR_PRELOAD=ipc leaves cudaMalloc() to the driver, which can\n");
     }
 }
 
@@ -327,12 +326,12 @@ static void print_report(void) {
          f = ashlar__frees_each(&place)) {
         add(&sum, f);
     }
-    ashlar__preload_say("ashlar-preload: %llu allocations, %llu of them took memory from the "
-                        "driver; at most %llu bytes live, %llu reserved; %llu went to the driver\n",
-                        (unsigned long long)sum.allocations, (unsigned long long)sum.mapped,
-                        (unsigned long long)sum.live_peak_bytes,
-                        (unsigned long long)sum.reserved_peak_bytes,
-                        (unsigned long long)atomic_load(&passed));
+    preload_say("ashlar-preload: %llu allocations, %llu of them took memory from the "
+                "driver; at most %llu bytes live, %llu reserved; %llu went to the driver\n",
+                (unsigned long long)sum.allocations, (unsigned long long)sum.mapped,
+                (unsigned long long)sum.live_peak_bytes,
+                (unsigned long long)sum.reserved_peak_bytes,
+                (unsigned long long)atomic_load(&passed));
 }
 
 /* Runs when the process ends, after its own handlers. No driver call: the driver may be gone. */

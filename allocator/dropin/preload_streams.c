@@ -73,29 +73,14 @@ static cu_result note_begun(cu_result result, cu_stream stream) {
     return result;
 }
 
-/* `named` is what the stream means to the function: in one whose name ends in _ptsz, NULL is the
- * thread's default stream. */
-#define BEGIN_CAPTURE(name, named, params, args)              \
-    cu_result name params {                                   \
-        begin_capture(named);                                 \
-        return note_begun(ashlar__real_##name args, (named)); \
+#define X(name, symbol, version, is_ptsz, params, args)                                   \
+    cu_result name params {                                                               \
+        const cu_stream named_ = (is_ptsz) ? ashlar__preload_per_thread(stream) : stream; \
+        begin_capture(named_);                                                            \
+        return note_begun(ashlar__real_##name args, named_);                              \
     }
-
-BEGIN_CAPTURE(cuStreamBeginCapture, stream, (cu_stream stream), (stream))
-BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, ashlar__preload_per_thread(stream), (cu_stream stream),
-              (stream))
-BEGIN_CAPTURE(cuStreamBeginCapture_v2, stream, (cu_stream stream, unsigned int mode),
-              (stream, mode))
-BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, ashlar__preload_per_thread(stream),
-              (cu_stream stream, unsigned int mode), (stream, mode))
-BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, stream,
-              (cu_stream stream, cu_graph graph, const void *nodes, const void *edges, size_t count,
-               unsigned int mode),
-              (stream, graph, nodes, edges, count, mode))
-BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, ashlar__preload_per_thread(stream),
-              (cu_stream stream, cu_graph graph, const void *nodes, const void *edges, size_t count,
-               unsigned int mode),
-              (stream, graph, nodes, edges, count, mode))
+ASHLAR_PRELOAD_CAPTURE_MAP(X)
+#undef X
 
 /* Called whatever the result: a call that fails may have ended the capture. */
 static cu_result note_ended(cu_result result) {
@@ -162,21 +147,14 @@ static cu_result note_context(cu_result result, const cu_context *context, cu_de
     return result;
 }
 
-#define CREATING(name, params, args)                                     \
+#define X(name, symbol, version, is_ptsz, params, args)                  \
     cu_result name params {                                              \
         cu_result result_;                                               \
         ASHLAR_PRELOAD_WITH_ROOM(result_, device, SIZE_MAX, name, args); \
         return note_context(result_, context, device);                   \
     }
-
-CREATING(cuCtxCreate_v2, (cu_context * context, unsigned int flags, cu_device device),
-         (context, flags, device))
-CREATING(cuCtxCreate_v3,
-         (cu_context * context, void *affinities, int count, unsigned int flags, cu_device device),
-         (context, affinities, count, flags, device))
-CREATING(cuCtxCreate_v4,
-         (cu_context * context, void *parameters, unsigned int flags, cu_device device),
-         (context, parameters, flags, device))
+ASHLAR_PRELOAD_CONTEXT_MAP(X)
+#undef X
 
 /* Our memory in the context ends with it. Later frees go to the driver, which refuses them. */
 cu_result cuCtxDestroy_v2(cu_context context) {

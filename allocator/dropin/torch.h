@@ -103,23 +103,16 @@ ASHLAR_API void ashlar_torch_memory_fraction(double fraction, int device);
  * id       PyTorch's MempoolId_t
  * filter   PyTorch's std::function<bool(cudaStream_t)>; copied
  *
- * ashlar_torch_fail_capture() says that a capture has failed, by the number that
- * ashlar_torch_latest_capture() returned to the thread that had begun it. Up to 2.13 PyTorch itself
- * reports no release then, so that the memory would stay; ashlar_torch.use() sees to it.
+ * Before 2.14 PyTorch reports no release of a capture that has failed: its memory stays.
  *
- * ashlar_torch_begin_graph() throws a std::runtime_error where it fails, and
- * ashlar_torch_refuse_graph() always: it is for versions of PyTorch that have
- * set_begin_allocate_stream_to_pool instead of a filter. Its arguments are ignored.
+ * ashlar_torch_begin_graph() throws a std::runtime_error where it fails.
  *
  * Threads: any.
  */
 ASHLAR_API void ashlar_torch_begin_graph(signed char device, ashlar_torch_pool_id id,
                                          const ashlar_torch_filter *filter);
 ASHLAR_API void ashlar_torch_end_graph(signed char device, ashlar_torch_pool_id id);
-ASHLAR_API uint64_t ashlar_torch_latest_capture(void);
-ASHLAR_API void ashlar_torch_fail_capture(uint64_t capture);
 ASHLAR_API void ashlar_torch_release_graph(signed char device, ashlar_torch_pool_id id);
-ASHLAR_API void ashlar_torch_refuse_graph(void);
 
 /* Returns `ptr`. *bytes gets the size of the live block that begins there, 0 if there is none. */
 ASHLAR_API void *ashlar_torch_base_alloc(void *ptr, size_t *bytes);

@@ -35,9 +35,6 @@ typedef struct graph_memory {
     ashlar_torch_pool_id id;
     size_t graph_count;         /* graphs whose capture has ended, and that are not gone */
     bool is_open;               /* a capture is under way, or its end was not reported */
-    uint64_t capture;           /* number of the latest capture, and of the thread that began it */
-    uint32_t thread;
-    bool has_its_graph;         /* graph_count has that of the latest capture: false if unknown */
     bool is_counted;            /* the driver's capture_count includes the capture itself, even
                                  * before its first pool begins; each pool counts, too */
     ashlar_torch_filter filter; /* of the capture, while is_open */
@@ -46,9 +43,8 @@ typedef struct graph_memory {
 
 _Atomic size_t ashlar__torch_capture_count;
 
-static ashlar_lock lock = ASHLAR_LOCK(ASHLAR_RANK_TORCH_GRAPHS);
+static ashlar_lock lock = ASHLAR_LOCK(ASHLAR_LEVEL_TORCH_GRAPHS);
 static graph_memory *memories; /* Lock: lock */
-static uint64_t begun_count;   /* of captures. Lock: lock */
 
 /* ---- one id ---- */
 
@@ -130,9 +126,6 @@ ashlar_status ashlar__torch_capture_begin(int device, ashlar_torch_pool_id id,
         graph_memory *m = *link;
         ashlar__torch_filter_copy(&m->filter, filter);
         m->is_open = true;
-        m->capture = ++begun_count;
-        m->thread = ashlar__thread_number();
-        m->has_its_graph = false;
         m->is_counted = true;
         ashlar__driver_begin_capture(a->device->driver);
         atomic_fetch_add(&ashlar__torch_capture_count, 1);
@@ -158,37 +151,6 @@ void ashlar_torch_end_graph(signed char device, ashlar_torch_pool_id id) {
     if (*link != NULL) {
         close_locked(*link);
         (*link)->graph_count++;
-        (*link)->has_its_graph = true;
-    }
-    ashlar__lock_release(&lock);
-}
-
-uint64_t ashlar_torch_latest_capture(void) {
-    uint64_t latest = 0;
-    if (ashlar__dropin_is_forked()) {
-        return 0;
-    }
-    ashlar__lock_acquire(&lock);
-    for (const graph_memory *m = memories; m != NULL; m = m->next) {
-        if (m->thread == ashlar__thread_number() && m->capture > latest) {
-            latest = m->capture;
-        }
-    }
-    ashlar__lock_release(&lock);
-    return latest;
-}
-
-void ashlar_torch_fail_capture(uint64_t capture) {
-    if (ashlar__dropin_is_forked()) {
-        return;
-    }
-    ashlar__lock_acquire(&lock);
-    for (graph_memory *m = memories; m != NULL; m = m->next) {
-        if (m->capture == capture) {
-            close_locked(m);
-            m->graph_count -= m->has_its_graph ? 1 : 0;
-            m->has_its_graph = false;
-        }
     }
     ashlar__lock_release(&lock);
 }
@@ -201,18 +163,8 @@ void ashlar_torch_release_graph(signed char device, ashlar_torch_pool_id id) {
     graph_memory **link = find_locked(device, id);
     if (*link != NULL && (*link)->graph_count > 0) {
         (*link)->graph_count--;
-        (*link)->has_its_graph = false;
     }
     ashlar__lock_release(&lock);
-}
-
-void ashlar_torch_refuse_graph(void) {
-    const ashlar_status unused = ashlar__fail(
-        ASHLAR_ENOTSUP, "this version of PyTorch does not tell an allocator which streams a "
-                        "graph's capture uses; use this one for a torch.cuda.MemPool instead");
-    (void)unused; /* nobody could handle it */
-    ashlar__dropin_report("capture");
-    ashlar__throw(ashlar_error_detail());
 }
 
 /* ---- requests ---- */
@@ -263,7 +215,7 @@ static ashlar_status serve_locked(graph_memory *m, ashlar_stream stream) {
 }
 
 /* Stop serving a stream that the capture's filter no longer accepts: that a capture has failed is
- * reported late, if at all. */
+ * reported late, and before PyTorch 2.14 not at all. */
 static void stop_serving_locked(graph_memory *m, ashlar_stream stream) {
     ASHLAR_OWNS(&lock);
     for (stream_pool *p = m->pools; p != NULL; p = p->next) {

@@ -29,11 +29,6 @@ struct ashlar_pattern_check {
     size_t damaged;               /* the first byte that differs; SIZE_MAX: none so far */
 };
 
-static void checker_init(ashlar_checker *checker, ashlar_driver_client *client) {
-    *checker = (ashlar_checker){.client = client};
-    ashlar__lock_init(&checker->lock, ASHLAR_RANK_PATTERN_CHECK);
-}
-
 /* Invariant of a pending check: it has bytes left to compare, and damage only in compared ones. */
 static bool is_pending(const ashlar_pattern_check *check) {
     return check->at < check->subject.bytes &&
@@ -198,12 +193,8 @@ static void cut_short(ashlar_pattern_check *check, size_t bytes) {
     ashlar__lock_release(&checker->lock);
 }
 
-/*
- * Queue a check on a stream, inside the device's context. After a failure some of the bytes may
- * still be checked.
- *
- * key   identifies the stream; not its handle, which the driver may use again; not NULL
- */
+/* Inside the device's context. After a failure some of the bytes may still be checked. key: of the
+ * stream; not its handle, which the driver may use again. */
 static ashlar_status checker_queue(ashlar_checker *checker, const void *key, ashlar_stream stream,
                                    const ashlar_check_subject *subject) {
     ASHLAR_CHECK2(subject->bytes > 0);
@@ -321,7 +312,8 @@ ashlar_status ashlar__guard_fill_create(ashlar_heap *heap, ashlar_guard_fill **o
     ASHLAR_HOST_NEW(fill, 1, "guard: no host memory for its quarantine");
     fill->heap = heap;
     fill->limit_bytes = client->device->info.total_bytes / QUARANTINE_DIVISOR;
-    checker_init(&fill->checker, client);
+    fill->checker.client = client;
+    ashlar__lock_init(&fill->checker.lock, ASHLAR_LEVEL_PATTERN_CHECK);
     *out = fill;
     return ASHLAR_OK;
 }
@@ -382,11 +374,7 @@ static ashlar_status compare_freed(ashlar_guard_fill *fill, const ashlar_quarant
 
 /* ---- quarantine; inside the device's context ---- */
 
-/*
- * Queue a block's last comparison. Skip it if a capture would record it, or if the stream's handle
- * must not be used again: the driver refused the comparison when the stream ended or watching
- * began.
- */
+/* Not if a capture would record it, or if the stream's handle must not be used again. */
 static ashlar_status compare_before_release(ashlar_guard_fill *fill, const ashlar_quarantined *q) {
     const ashlar_stream_state *state = q->block->stream_state;
     if (state->is_gone || state->pool != NULL ||
@@ -505,11 +493,8 @@ ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill,
 
 /* ---- the end ---- */
 
-/*
- * All work is over, so every comparison may run on the legacy default stream. Its handle is always
- * valid, while the blocks' streams may be gone. Failures are ignored, since the allocator ends and
- * nobody could be told.
- */
+/* On the legacy default stream: all work is over, and the blocks' streams may be gone. Failures are
+ * ignored, since nobody could be told. */
 void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill) {
     ashlar_device *device = fill->checker.client->device;
     if (ashlar__device_enter(device) != ASHLAR_OK) {
@@ -537,9 +522,8 @@ ashlar_status ashlar__guard_fill_check_locked(const ashlar_guard_fill *fill) {
     for (size_t i = 0; i < fill->count; i++) {
         const ashlar_block *block =
             fill->quarantine[(fill->first + i) % ASHLAR_QUARANTINE_BLOCKS].block;
-        if (!is_in_quarantine(block)) {
-            return ashlar__fail(ASHLAR_EFORMAT, "guard check: a block in quarantine is in use");
-        }
+        ASHLAR_FAIL_IF(!is_in_quarantine(block), ASHLAR_EFORMAT,
+                       "guard check: a block in quarantine is in use");
         bytes += block->bytes;
     }
     ASHLAR_FAIL_IF(bytes != fill->bytes, ASHLAR_EFORMAT,

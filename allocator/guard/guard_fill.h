@@ -12,10 +12,8 @@
  *
  * From the free to the release a block is in quarantine: the heap treats it as used, the statistics
  * count it as cached. It is released when the quarantine is full, when memory runs out or when B
- * ends. If B is being captured then, the block is released without a comparison.
- *
- * B's handle must be valid, and name the same stream in every thread (unlike that of a per-thread
- * default stream). A block of a graph's pool is not guarded before the pool is released, since the
+ * ends; without a comparison, if B is being captured then. B's handle must be valid, and name the
+ * same stream in every thread. A pool's block is not guarded before the pool is released, since the
  * fills would become part of the graph.
  *
  * Invariants (ashlar__guard_fill_check_locked):
@@ -35,10 +33,8 @@
  *
  * A check that device memory still holds one byte value is work on a stream: the bytes are copied
  * to page-locked host memory, piece by piece, and a host function compares each piece. So neither
- * the host nor another stream waits. Findings are kept until the caller takes them. All pieces on a
- * stream share one staging buffer: in stream order, a piece is compared before the next one
- * overwrites it. A buffer can serve another stream once its own stream is forgotten and all pieces
- * are compared.
+ * the host nor another stream waits. All pieces on a stream share one staging buffer, which can
+ * serve another stream once its own is forgotten and all pieces are compared.
  *
  * Invariants:
  *   a check is in `queued`  =>  at < subject.bytes: its last host function is still to run
@@ -53,8 +49,8 @@ typedef struct ashlar_call_site {
     uint64_t thread;     /* ashlar__thread_number() */
 } ashlar_call_site;
 
-/* Describe a call site like "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)". Parts that
- * the dynamic linker does not know are left out. */
+/* Describe it like "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)", as far as the
+ * dynamic linker knows it. */
 enum { ASHLAR_CALL_SITE_BYTES = 240 };
 void ashlar__call_site_write(ashlar_call_site place, char out[static ASHLAR_CALL_SITE_BYTES]);
 
@@ -121,11 +117,8 @@ typedef struct ashlar_guard_fill {
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_create(ashlar_heap *heap,
                                                           ashlar_guard_fill **out);
 
-/*
- * Compare the blocks in quarantine and the red zones of live blocks. Call it at the allocator's
- * end, when all work is over; wait for the comparisons, then take the findings with
- * ashlar__checker_take().
- */
+/* At the allocator's end, when all work is over: queue the comparison of the blocks in quarantine
+ * and of the red zones of live ones. */
 void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill);
 void ashlar__guard_fill_destroy(ashlar_guard_fill *fill); /* NULL is allowed */
 
@@ -133,12 +126,9 @@ void ashlar__guard_fill_destroy(ashlar_guard_fill *fill); /* NULL is allowed */
 size_t ashlar__guard_fill_block_bytes(size_t bytes);
 
 /*
- * Queue the fill of a new block's red zone on a stream, usually the one that allocates the block.
- * Record an event behind the fill; its number becomes block->covered_by. The free must wait for
- * this event, since the block may be freed on a stream that has never waited for `state`.
- * covered_by 0: no event can be recorded now, so the free must wait for all work of the stream.
- *
- * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EINVAL (the stream is being captured).
+ * Queue the fill of a new block's red zone, and an event behind it, whose number becomes
+ * block->covered_by: the free must wait for it. 0: no event can be recorded now, so the free must
+ * wait for all work of the stream. Errors: the driver's; ASHLAR_EINVAL (the stream is captured).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill *fill,
                                                                ashlar_block *block,
@@ -146,11 +136,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill
 
 /*
  * The first half of freeing a live block on `state`: make room in the quarantine, and queue the
- * fills and comparisons. The second half, ashlar__guard_fill_put_locked(), cannot fail: it puts the
- * block into quarantine, or releases it at once if it is larger than the whole quarantine.
- *
- * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM, ASHLAR_EINVAL (the stream is being
- *         captured); the block is live as before.
+ * fill and the comparison. After an error, as above or ASHLAR_EHOSTMEM, the block is live as
+ * before. The second half cannot fail: it puts the block into quarantine, or releases it at once if
+ * it is larger than that.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill *fill,
                                                                const ashlar_block *block,
@@ -158,10 +146,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill
 void ashlar__guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
                                    ashlar_stream_state *state, ashlar_call_site place);
 
-/*
- * Release the blocks in quarantine that were freed on a stream; NULL: all blocks. Errors: as
- * ashlar__guard_fill_free_locked(); then the remaining blocks stay in quarantine.
- */
+/* Release the blocks in quarantine that were freed on a stream; NULL: all blocks. After an error
+ * the rest stays in quarantine. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill,
                                                                   const ashlar_stream_state *of);
 

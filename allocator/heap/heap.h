@@ -182,7 +182,7 @@ static inline size_t ashlar__heap_free_bytes(const ashlar_heap *heap) {
 
 /* Uses of streams' memory are counted, to find the stream whose last use is oldest. A thread inside
  * its cache counts on a clock of its own, ahead of this one, which catches up once the thread has
- * the lock or is shut out. So of two uses the later one has the larger number, unless two threads
+ * the lock or is kept out. So of two uses the later one has the larger number, unless two threads
  * made them before either clock was caught up. */
 static inline uint64_t ashlar__heap_clock(const ashlar_heap *heap) {
     return atomic_load_explicit(&heap->use_clock, memory_order_relaxed);
@@ -205,7 +205,7 @@ static inline uint64_t ashlar__heap_count_use(ashlar_heap *heap) {
 enum { ASHLAR_SHORT_USES = 1 << 16 };
 
 /* Whether a request recently wanted memory of another stream. Then misses take the lock. The result
- * turns true only while all threads are shut out. */
+ * turns true only while all caches are taken over. */
 static inline bool ashlar__heap_is_short(const ashlar_heap *heap) {
     return heap->short_at != 0 && ashlar__heap_clock(heap) - heap->short_at < ASHLAR_SHORT_USES;
 }
@@ -405,7 +405,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_unmap_free(ashlar_heap *heap,
 
 /* How much of the memory taken from the driver can serve blocks of a handle's size once all queued
  * work is over and the caches are empty: whole handles, or places in segments. Places serve one
- * larger block only if they lie side by side. Requires that all caches are claimed. O(blocks). */
+ * larger block only if they lie side by side. Requires that all caches are taken over. O(blocks).
+ */
 size_t ashlar__heap_servable_bytes(const ashlar_heap *heap);
 
 /* Let another device use all memory of the heap, now and later. Errors: ASHLAR_ENOTSUP (segments,

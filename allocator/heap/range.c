@@ -198,27 +198,6 @@ static cu_result free_host(ashlar_range *range, cu_ptr ptr, size_t bytes, const 
 
 /* ---- segments that other processes, NCCL and network cards can use ---- */
 
-/* A device may promise what its driver then refuses: fabric handles need a service that most
- * machines lack. Give up what was refused, the rarest first; it is not asked for again. False:
- * there is nothing left to give up. */
-static bool ask_for_less(cu_mem_prop *memory) {
-    if ((memory->handle_types & CU_HANDLE_FABRIC) != 0) {
-        memory->handle_types &= ~(unsigned int)CU_HANDLE_FABRIC;
-        return true;
-    }
-    const bool was_rdma = memory->flags.rdma_capable != 0;
-    memory->flags.rdma_capable = 0;
-    return was_rdma;
-}
-
-static cu_result create_shared(ashlar_range *range, size_t bytes, cu_mem_handle *handle) {
-    cu_result result;
-    do {
-        result = ASHLAR_CALL(range->client, mem_create, (handle, bytes, &range->shared, 0));
-    } while (result != CU_SUCCESS && result != CU_OUT_OF_MEMORY && ask_for_less(&range->shared));
-    return result;
-}
-
 static cu_result map_shared(ashlar_range *range, cu_ptr ptr, size_t bytes, cu_mem_handle handle,
                             const char **call) {
     *call = "cuMemMap";
@@ -245,7 +224,7 @@ static cu_result take_shared(ashlar_range *range, cu_ptr *ptr, size_t bytes, con
         return result;
     }
     *call = "cuMemCreate";
-    result = create_shared(range, bytes, &handle);
+    result = ASHLAR_CALL(range->client, mem_create, (&handle, bytes, &range->shared, 0));
     if (result == CU_SUCCESS) {
         result = map_shared(range, *ptr, bytes, handle, call);
         (void)ASHLAR_CALL(range->client, mem_release, (handle));
@@ -336,12 +315,11 @@ static ashlar_status open_segments(ashlar_range *range) {
 static ashlar_status open_shared(ashlar_range *range, bool has_vmm) {
     static const ashlar_segment_calls shared = {take_shared, free_shared};
     const int ordinal = range->client->device->info.ordinal;
-    bool has_files, has_fabric, has_rdma;
+    bool has_files, has_rdma;
     size_t granularity = 0;
     ASHLAR_FAIL_IF(!has_vmm, ASHLAR_ENOTSUP,
                    "share=on: device %d has no virtual memory management; leave it off", ordinal);
     ASHLAR_TRY(ask(range, CU_ATTRIBUTE_HANDLE_FILE, &has_files));
-    ASHLAR_TRY(ask(range, CU_ATTRIBUTE_HANDLE_FABRIC, &has_fabric));
     ASHLAR_TRY(ask(range, CU_ATTRIBUTE_RDMA, &has_rdma));
     ASHLAR_FAIL_IF(!has_files, ASHLAR_ENOTSUP,
                    "share=on: device %d cannot share memory by file descriptors; leave it off",
@@ -352,7 +330,6 @@ static ashlar_status open_shared(ashlar_range *range, bool has_vmm) {
     range->shared.handle_types = CU_HANDLE_FILE;
     /* The recommended granularity, which NCCL expects of memory that it registers. */
     ASHLAR_TRY(ask_granularity(range, &range->shared, CU_GRANULARITY_RECOMMENDED, &granularity));
-    range->shared.handle_types |= has_fabric ? (unsigned int)CU_HANDLE_FABRIC : 0;
     range->shared.flags.rdma_capable = has_rdma;
     range->handle_bytes = granularity > range->handle_bytes ? granularity : range->handle_bytes;
     return ASHLAR_OK;

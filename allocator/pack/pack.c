@@ -8,18 +8,13 @@
 #include "allocator/base/error.h"
 
 enum {
-    VALLEY_PLANS = 16,           /* valley plans of the first round */
-    MOVES_OF_ITEM = 16,          /* moves of the first round, for each item */
-    STEPS = 1 << 20,             /* steps of the first search for the target */
-    STEPS_OF_CAPACITY = 1 << 21, /* the same if a capacity is given: a plan above it is of little
-                                  * use */
-    STEPS_SHARE = 8,             /* a search above the target gets 1/8 of these steps */
-    GROWTH = 4,                  /* factor of plans, moves and steps, from one round to the next */
-    AREA_MAX = 1 << 22,          /* sections times items: larger problems are left to moves */
-    SECTIONS = 512,              /* with more sections a step takes longer: make fewer steps */
+    VALLEY_PLANS = 16,  /* valley plans of the first round */
+    MOVES_OF_ITEM = 16, /* moves of the first round, for each item */
+    STEPS = 1 << 21,    /* steps of the first search for the target */
+    GROWTH = 4,         /* factor of plans, moves and steps, from one round to the next */
+    AREA_MAX = 1 << 22, /* sections times items: larger problems are left to moves */
+    SECTIONS = 512,     /* with more sections a step takes longer: make fewer steps */
 };
-
-_Static_assert((uint64_t)STEPS *SECTIONS / AREA_MAX >= STEPS_SHARE, "every search has a step");
 
 /* ---- the state ---- */
 
@@ -78,40 +73,24 @@ static bool is_over(const refinement *r) {
            r->state->plan_bytes <= r->proven_bytes || r->state->budget.is_stopped;
 }
 
-/* Search for a plan within `capacity`. If *is_found, the best plan is now at most that large. */
-static ashlar_status try_capacity(refinement *r, size_t capacity, uint64_t steps, bool *is_found) {
-    ashlar_pack_state *state = r->state;
-    ashlar_pack_outcome outcome;
-    ASHLAR_CHECK2(capacity % r->unit == 0 && state->plan_bytes % r->unit == 0);
-    ASHLAR_CHECK2(r->proven_bytes <= capacity && capacity < state->plan_bytes);
-    ASHLAR_TRY(ashlar__pack_search_run(r->search, capacity, steps, &outcome));
-    *is_found = outcome == ASHLAR_PACK_FOUND;
-    if (*is_found) {
-        ashlar__pack_keep_trial(state, ashlar__pack_highest_end(state->problem, state->trial));
-        ASHLAR_CHECK2(state->plan_bytes <= capacity);
-    } else if (outcome == ASHLAR_PACK_IMPOSSIBLE) {
-        r->proven_bytes = capacity + r->unit;
-    }
-    ASHLAR_CHECK2(r->proven_bytes <= state->plan_bytes);
-    return ASHLAR_OK;
-}
-
-/* Search for the target; then between what has failed and the best plan, halving the distance. */
+/* Search for a plan within the target, or within the smallest one that is not proven impossible. */
 static ashlar_status search_round(refinement *r) {
-    const ashlar_pack_state *state = r->state;
-    const size_t fine = state->problem->peak_bytes / 1024;
+    ashlar_pack_state *state = r->state;
     const size_t target = state->target_bytes - state->target_bytes % r->unit;
-    size_t failed = target > r->proven_bytes ? target : r->proven_bytes;
-    bool is_found;
-    r->state->budget.now.strategy = "exact search";
-    ASHLAR_TRY(try_capacity(r, failed, r->steps, &is_found));
-    while (!is_over(r) && state->plan_bytes - failed > r->unit + fine) {
-        size_t middle = failed + (state->plan_bytes - failed) / 2;
-        middle -= middle % r->unit;
-        middle = middle <= failed ? failed + r->unit : middle;
-        ASHLAR_CHECK2(failed < middle && middle < state->plan_bytes);
-        ASHLAR_TRY(try_capacity(r, middle, r->steps / STEPS_SHARE, &is_found));
-        failed = is_found ? failed : middle;
+    ashlar_pack_outcome outcome = ASHLAR_PACK_IMPOSSIBLE;
+    state->budget.now.strategy = "exact search";
+    while (outcome == ASHLAR_PACK_IMPOSSIBLE && !is_over(r)) {
+        const size_t capacity = target > r->proven_bytes ? target : r->proven_bytes;
+        ASHLAR_CHECK2(capacity % r->unit == 0 && state->plan_bytes % r->unit == 0);
+        ASHLAR_CHECK2(capacity < state->plan_bytes);
+        ASHLAR_TRY(ashlar__pack_search_run(r->search, capacity, r->steps, &outcome));
+        if (outcome == ASHLAR_PACK_FOUND) {
+            ashlar__pack_keep_trial(state, ashlar__pack_highest_end(state->problem, state->trial));
+            ASHLAR_CHECK2(state->plan_bytes <= capacity);
+        } else if (outcome == ASHLAR_PACK_IMPOSSIBLE) {
+            r->proven_bytes = capacity + r->unit;
+        }
+        ASHLAR_CHECK2(r->proven_bytes <= state->plan_bytes);
     }
     return ASHLAR_OK;
 }
@@ -165,7 +144,7 @@ static ashlar_status refine(ashlar_pack_state *state, size_t *proven_bytes) {
         .proven_bytes = p->peak_bytes,
         .plans = VALLEY_PLANS,
         .moves = (uint64_t)MOVES_OF_ITEM * p->count,
-        .steps = state->budget.options->capacity_bytes > 0 ? STEPS_OF_CAPACITY : STEPS,
+        .steps = STEPS,
     };
     r.steps = p->section_count > SECTIONS ? r.steps * SECTIONS / p->section_count : r.steps;
     ASHLAR_CHECK2(state->target_bytes >= r.proven_bytes);

@@ -87,7 +87,8 @@ static void let_go(ashlar_replay *replay) {
     ASHLAR_CHECK2(is_sound(replay));
 }
 
-void ashlar__replay_stop(ashlar_replay *replay) {
+/* End the step: its blocks that are still live are late from now on. */
+static void replay_stop(ashlar_replay *replay) {
     let_go(replay);
     expire(replay, replay->plan->expiry_count);
 }
@@ -326,7 +327,7 @@ void ashlar__replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
     ashlar_plan_stats *stats = &planner->stats;
     uint64_t misses = 0;
     ASHLAR_CHECK2(planned_count >= replay->hits_before && replay->key->replay_count > 0);
-    ashlar__replay_stop(replay);
+    replay_stop(replay);
     for (uint32_t stream_idx = 0; stream_idx < replay->plan->stream_count; stream_idx++) {
         if (replay->memories[stream_idx] != NULL) {
             replay->memories[stream_idx]->is_busy = false;

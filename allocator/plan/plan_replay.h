@@ -90,9 +90,6 @@ ashlar_block *ashlar__replay_serve_otherwise(ashlar_replay *replay, size_t bytes
 /* Begin at the plan's first slot. The caller has set `streams` and `memories`. */
 void ashlar__replay_start(ashlar_replay *replay, ashlar_plan *plan);
 
-/* End the step: its blocks that are still live are late from now on. */
-void ashlar__replay_stop(ashlar_replay *replay);
-
 /* _stop_recording: tell the planner that a recorded step is over. _end_replay: tell it that a
  * replayed step is over, after stopping the replay. */
 void ashlar__replay_stop_recording(ashlar_replay *replay, ashlar_planner *planner);

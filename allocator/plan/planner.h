@@ -60,7 +60,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_memory_place_locked(ashlar_plan_mem
  * step may be using the memory. Blocks that are away are no longer: where some are live beside
  * them, the memory's stream is made to wait for their uses. False: not now, since that stream
  * cannot wait or has the memory from another one, or there is no host memory; nothing is lost.
- * Lock: held, other threads shut out.
+ * Lock: held, caches taken over.
  */
 bool ashlar__plan_memory_end_locked(ashlar_plan_memory *memory, ashlar_heap *heap);
 
@@ -101,7 +101,7 @@ static inline bool ashlar__slot_block_is_awaited(const ashlar_block *slot_block)
 }
 
 /* The next block, for walks over all blocks: plan memory is followed by its taken slot blocks.
- * Lock: held, caches claimed. */
+ * Lock: held, caches taken over. */
 static inline ashlar_block *ashlar__block_after(const ashlar_block *block) {
     const ashlar_block *memory = ashlar__block_is_of_slot(block) ? block->prev : block;
     ashlar_block *slot_block = ashlar__block_is_of_slot(block)            ? block->next
@@ -113,17 +113,19 @@ static inline ashlar_block *ashlar__block_after(const ashlar_block *block) {
     return slot_block != NULL ? slot_block : ashlar__heap_next(memory);
 }
 
-/* What the live slot blocks would take without slots. O(slot blocks). Lock: held, caches claimed.
+/* What the live slot blocks would take without slots. O(slot blocks). Lock: held, caches taken
+ * over.
  */
 size_t ashlar__plan_memory_live_bytes(const ashlar_plan_memory *memory);
 
-/* Bytes of plan memory outside taken slot blocks. O(slot blocks). Lock: held, caches claimed. */
+/* Bytes of plan memory outside taken slot blocks. O(slot blocks). Lock: held, caches taken over. */
 size_t ashlar__plan_memories_idle_bytes(const ashlar_plan_memory *memories);
 
-/* The number of slot blocks that are not taken. O(slot blocks). Lock: held, caches claimed. */
+/* The number of slot blocks that are not taken. O(slot blocks). Lock: held, caches taken over. */
 size_t ashlar__plan_memories_idle_blocks(const ashlar_plan_memory *memories);
 
-/* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. Lock: held, caches claimed. */
+/* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. Lock: held, caches taken over.
+ */
 ASHLAR_MUST_CHECK ashlar_status
 ashlar__plan_memories_check_locked(const ashlar_plan_memory *memories, const ashlar_page_map *map);
 
@@ -252,7 +254,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_refuse_busy_locked(const ashlar_
 void ashlar__step_key_drop_plan(ashlar_step_key *key);
 
 /* Free a key's plan, and end the memory that no plan uses then: now or, if steps replay the plan,
- * when the last of them ends. Lock: held, other threads shut out. */
+ * when the last of them ends. Lock: held, caches taken over. */
 void ashlar__planner_retire_plan_locked(ashlar_planner *planner, ashlar_heap *heap,
                                         ashlar_step_key *key);
 

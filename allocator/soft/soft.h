@@ -17,13 +17,6 @@
  *   peers    on (default) or off: whether a device can be given access to another's memory
  *   vmm      on (default) or off: whether the device has virtual memory management. If off, its
  *            attribute says so and the calls for it are refused; cuMemAlloc still works
- *   batch    on (default) or off: without it cuMemcpyBatchAsync is refused, as before CUDA 12.8
- *   share    how memory of cuMemCreate can be shared with other processes
- *            none           not at all: the attributes say so, and a request is refused
- *            file (default) by file descriptors
- *            fabric         by file descriptors. The attributes promise fabric handles, too, but a
- *                           request for one is not permitted, as on most machines, which lack the
- *                           service for it. Network cards may be asked for (gpuDirectRDMACapable)
  *   strict   on or off (default): on undefined behaviour in CUDA's sense, write one line to
  *            standard error and abort(). With off such a call returns an error. See below.
  *   recycle  whether a new stream or event gets the handle that was freed last, as with real
@@ -51,12 +44,10 @@
  *
  * With strict=on the following mistakes end the process, because a real driver need not report them
  * as errors. This is the one exception to the rule that the library never prints and never exits.
- *   - a handle of a destroyed stream, event, graph or memory, or one that never existed
+ *   - a handle that was destroyed, or never existed
  *   - an unmap of part of a mapping; addresses given back while memory is mapped there
- *   - an unmap of memory, or a free of pinned memory, that a queued copy or fill uses; and a copy
- * or a fill that finds its memory gone when it runs
- *   - a call that invalidates a capture begun by another thread
- *   - the end of a stream that is being captured
+ *   - memory unmapped, or pinned memory freed, that queued work uses
+ *   - a call that invalidates another thread's capture; the end of a stream that is captured
  *   - a call of the device inside a host function
  *   - a launch that is given memory which is not the device's, or an array for the host that is
  *     (ashlar__check_operands(), ashlar__check_host_array())

@@ -9,7 +9,7 @@
 #include "allocator/base/threads.h"
 
 soft_state ashlar__soft_state = {
-    .lock = ASHLAR_LOCK(ASHLAR_RANK_SOFT),
+    .lock = ASHLAR_LOCK(ASHLAR_LEVEL_SOFT),
     .op_finished = PTHREAD_COND_INITIALIZER,
 };
 

@@ -49,33 +49,15 @@ static ashlar_status read_overhead(const char *key, ashlar_piece value, void *fi
     return ASHLAR_OK;
 }
 
-/* The index of the value among three words; 3: it is none of them. */
-static int index_of(ashlar_piece value, const char *const words[3]) {
-    int i = 0;
-    while (i < 3 && !ashlar__piece_is(value, words[i])) {
-        i++;
-    }
-    return i;
-}
-
 static ashlar_status read_mode(const char *key, ashlar_piece value, void *field) {
     static const char *const modes[] = {"eager", "adversarial", "overlap"}; /* soft_mode's */
-    const int mode = index_of(value, modes);
-    if (mode == 3) {
-        return refuse(key, value, "eager, adversarial or overlap");
+    for (int i = 0; i < 3; i++) {
+        if (ashlar__piece_is(value, modes[i])) {
+            *(soft_mode *)field = (soft_mode)i;
+            return ASHLAR_OK;
+        }
     }
-    *(soft_mode *)field = (soft_mode)mode;
-    return ASHLAR_OK;
-}
-
-static ashlar_status read_sharing(const char *key, ashlar_piece value, void *field) {
-    static const char *const ways[] = {"none", "file", "fabric"}; /* soft_sharing's */
-    const int way = index_of(value, ways);
-    if (way == 3) {
-        return refuse(key, value, "none, file or fabric");
-    }
-    *(soft_sharing *)field = (soft_sharing)way;
-    return ASHLAR_OK;
+    return refuse(key, value, "eager, adversarial or overlap");
 }
 
 static ashlar_status read_switch(const char *key, ashlar_piece value, void *field) {
@@ -96,7 +78,6 @@ static ashlar_status read_recycle(const char *key, ashlar_piece value, void *fie
 
 /* Each key, its reader, and its field. */
 #define KEY_MAP(X)                             \
-    X(batch, read_switch, has_batch)           \
     X(costs, read_switch, has_costs)           \
     X(devices, read_devices, device_count)     \
     X(memory, read_memory, memory_bytes)       \
@@ -105,7 +86,6 @@ static ashlar_status read_recycle(const char *key, ashlar_piece value, void *fie
     X(peers, read_switch, has_peers)           \
     X(recycle, read_recycle, recycle)          \
     X(seed, read_seed, seed)                   \
-    X(share, read_sharing, sharing)            \
     X(strict, read_switch, is_strict)          \
     X(time, read_switch, has_time)             \
     X(touch, read_switch, has_touch)           \
@@ -139,11 +119,9 @@ ashlar_status ashlar__soft_parse(const char *spec, soft_config *out) {
                           .memory_bytes = (size_t)4 << 30,
                           .mode = SOFT_EAGER,
                           .seed = 1,
-                          .sharing = SOFT_SHARING_FILE,
                           .recycle = SOFT_RECYCLE_UNSAID,
                           .has_peers = true,
                           .has_vmm = true,
-                          .has_batch = true,
                           .has_costs = true,
                           .has_touch = true};
     const char *defaults = secure_getenv("ASHLAR_SOFT_DEFAULTS");

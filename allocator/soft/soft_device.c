@@ -109,7 +109,7 @@ ashlar_status ashlar__soft_configure(const char *spec) {
 }
 
 ashlar_status ashlar__soft_ensure(void) {
-    static ashlar_lock setup_lock = ASHLAR_LOCK(ASHLAR_RANK_SOFT_SETUP);
+    static ashlar_lock setup_lock = ASHLAR_LOCK(ASHLAR_LEVEL_SOFT_SETUP);
     ashlar__lock_acquire(&setup_lock);
     ashlar__lock_acquire(&ashlar__soft_state.lock);
     const bool is_set_up = ashlar__soft_state.generation != 0;
@@ -125,7 +125,7 @@ ashlar_status ashlar__soft_ensure(void) {
  * exist in the child.
  */
 static void forbid_in_child(void) {
-    ashlar__lock_init(&ashlar__soft_state.lock, ASHLAR_RANK_SOFT);
+    ashlar__lock_init(&ashlar__soft_state.lock, ASHLAR_LEVEL_SOFT);
     pthread_cond_init(&ashlar__soft_state.op_finished, NULL);
     ashlar__soft_state.is_initialized = false;
     ashlar__soft_state.is_forked = true;
@@ -245,18 +245,12 @@ cu_result ashlar__soft_device_total_mem(size_t *bytes, cu_device device) {
 cu_result ashlar__soft_device_get_attribute(int *value, unsigned int attribute, cu_device device) {
     soft_device *found;
     SOFT_TRY(enter_device(ASHLAR_DRIVER_FN_device_get_attribute, device, value, &found));
-    const soft_config *config = &ashlar__soft_state.config;
     cu_result result = CU_SUCCESS;
     switch (attribute) {
     case CU_ATTRIBUTE_VMM_SUPPORTED:
-        *value = config->has_vmm;
-        break;
     case CU_ATTRIBUTE_HANDLE_FILE:
-        *value = config->has_vmm && config->sharing != SOFT_SHARING_NONE;
-        break;
-    case CU_ATTRIBUTE_HANDLE_FABRIC:
     case CU_ATTRIBUTE_RDMA:
-        *value = config->has_vmm && config->sharing == SOFT_SHARING_FABRIC;
+        *value = ashlar__soft_state.config.has_vmm;
         break;
     default:
         result = CU_INVALID_VALUE;
@@ -360,7 +354,7 @@ cu_result ashlar__soft_get_error_string(cu_result error, const char **text) {
 }
 
 ashlar_status ashlar__driver_open_soft(ashlar_driver **out) {
-    static ashlar_lock open_lock = ASHLAR_LOCK(ASHLAR_RANK_DRIVER_OPEN);
+    static ashlar_lock open_lock = ASHLAR_LOCK(ASHLAR_LEVEL_DRIVER_OPEN);
     static bool is_open;
     static ashlar_driver driver = {
         .name = "soft",
@@ -369,7 +363,7 @@ ashlar_status ashlar__driver_open_soft(ashlar_driver **out) {
         .table =
             {
 #define X(field, symbol, version, kind, safety, params) .field = ashlar__soft_##field,
-                ASHLAR_DRIVER_MAP(X)
+                ASHLAR_DRIVER_DEVICE_MAP(X)
 #undef X
             },
     };

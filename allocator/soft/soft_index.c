@@ -1,9 +1,8 @@
 /* soft_index.c - sorted arrays: of address ranges, and of the entries of vector clocks. */
-#include "allocator/soft/soft_index.h"
+#include "allocator/soft/soft_state.h"
 
 #include <string.h>
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
 void *ashlar__soft_grow(void *items, size_t count, size_t *capacity, size_t bytes) {

@@ -1,22 +1,8 @@
 /*
  * soft_state.h - the software device's structures and state, and the functions that its files share
- * (internal).
- *
- * Each file calls only those above it:
- *
- *   soft_config.c   the ASHLAR_SOFT line
- *   soft_index.c    address ranges, vector clocks
- *   soft_memory.c   pages, reservations, mappings
- *   soft_time.c     time=on
- *   soft_call.c     the state, handles; how each call begins and ends; strict=on; contexts
- *   soft_queue.c    queues: what runs next, and who waits for it; mode=overlap
- *   soft_capture.c  stream capture
- *   soft_stream.c   streams, events
- *   soft_work.c     copies, fills, host functions
- *   soft_graph.c    graphs and their launches; kernels: there are none
- *   soft_vmm.c      virtual memory management
- *   soft_alloc.c    plain and pinned memory
- *   soft_device.c   devices: set-up, tear-down, access to each other; the driver table
+ * (internal). From soft_config.c, soft_index.c, soft_memory.c, soft_time.c, soft_call.c,
+ * soft_queue.c, soft_capture.c, soft_stream.c, soft_work.c, soft_graph.c, soft_vmm.c and
+ * soft_alloc.c to soft_device.c, each file calls only those before it.
  *
  * LOCK: ashlar__soft_state.lock guards the whole state. The caller of every function of these files
  * must hold the lock, unless the function's comment says otherwise. Functions of the driver table
@@ -38,7 +24,6 @@
 #include "allocator/base/compiler.h"
 #include "allocator/base/threads.h"
 #include "allocator/driver/driver.h"
-#include "allocator/soft/soft_index.h"
 
 typedef struct soft_device soft_device;
 typedef struct soft_stream soft_stream;
@@ -46,28 +31,78 @@ typedef struct soft_stream soft_stream;
 enum { SOFT_DEVICES_MAX = 16 };
 #define SOFT_PAGE_BYTES ((size_t)2 << 20) /* the granularity of physical memory */
 
+/* Make room for one more item of `bytes` bytes. Returns the array; NULL: no host memory, and the
+ * array and *capacity are unchanged. */
+void *ashlar__soft_grow(void *items, size_t count, size_t *capacity, size_t bytes);
+
+/* ---- address ranges (soft_index.c) ---- */
+
+/* Each struct that is found by address has this as its first member. */
+typedef struct soft_range {
+    uintptr_t base;
+    size_t bytes; /* > 0; base + bytes does not wrap */
+} soft_range;
+
+/* Ranges that do not overlap, in address order. */
+typedef struct soft_ranges {
+    soft_range **items;
+    size_t count;
+    size_t capacity;
+} soft_ranges;
+
+/* Index of the first range that ends after `address`; count if there is none. */
+size_t ashlar__soft_ranges_after(const soft_ranges *ranges, uintptr_t address);
+/* The range that starts at `address`, with its index; NULL if none does. */
+void *ashlar__soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_t *idx);
+/* The range that holds all of [address, address + bytes), bytes > 0; NULL if none does. */
+void *ashlar__soft_ranges_over(const soft_ranges *ranges, uintptr_t address, size_t bytes);
+/* Whether a range holds any byte of [address, address + bytes). */
+bool ashlar__soft_ranges_touch(const soft_ranges *ranges, uintptr_t address, size_t bytes);
+/* False: no host memory. */
+bool ashlar__soft_ranges_insert(soft_ranges *ranges, soft_range *item);
+void ashlar__soft_ranges_remove(soft_ranges *ranges, size_t idx, size_t count);
+void ashlar__soft_ranges_clear(soft_ranges *ranges); /* frees the array, not the items */
+
+/* ---- vector clocks (soft_index.c) ---- */
+
+/*
+ * A set of ops that come before its owner, an op or a node of a graph. It maps serial numbers of
+ * streams to numbers of ops: the entry {s: n} says that every op of stream s with a number up to n
+ * comes before the owner. Captures use clocks, and the tests' proof of order.
+ *   times[i].serial < times[i + 1].serial; count <= capacity; every number > 0
+ */
+typedef struct soft_clock {
+    struct soft_time {
+        uint64_t serial;
+        uint64_t number;
+    } * times;
+    size_t count;
+    size_t capacity;
+} soft_clock;
+
+/* Whether the clock has an entry {serial: n} with n >= number. Always true for number 0. */
+bool ashlar__soft_clock_covers(const soft_clock *clock, uint64_t serial, uint64_t number);
+bool ashlar__soft_clock_covers_all(const soft_clock *clock, const soft_clock *part);
+/* _raise: raise the entry of stream `serial` to at least `number`. _join: raise each entry to at
+ * least that of `other`. False: no host memory, and `clock` is unchanged. */
+bool ashlar__soft_clock_raise(soft_clock *clock, uint64_t serial, uint64_t number);
+bool ashlar__soft_clock_join(soft_clock *clock, const soft_clock *other);
+void ashlar__soft_clock_clear(soft_clock *clock);
+
 /* ---- the ASHLAR_SOFT line (soft_config.c) ---- */
 
 typedef enum soft_mode { SOFT_EAGER, SOFT_ADVERSARIAL, SOFT_OVERLAP } soft_mode;
 typedef enum soft_recycle { SOFT_RECYCLE_OFF, SOFT_RECYCLE_ON, SOFT_RECYCLE_UNSAID } soft_recycle;
-typedef enum soft_sharing {
-    SOFT_SHARING_NONE,
-    SOFT_SHARING_FILE,
-    SOFT_SHARING_FABRIC
-} soft_sharing;
-
 /* The keys of soft.h. */
 typedef struct soft_config {
     int device_count;    /* 1 .. SOFT_DEVICES_MAX */
     size_t memory_bytes; /* of each device; a multiple of SOFT_PAGE_BYTES */
     soft_mode mode;
     uint64_t seed;
-    soft_sharing sharing;
     size_t overhead_bytes; /* of each context; in tests also each module and graph; whole pages */
     soft_recycle recycle;  /* ON: a new item gets the handle that was freed last */
     bool has_peers;
     bool has_vmm;
-    bool has_batch;
     bool has_waits;
     bool is_strict;
     bool has_time;
@@ -337,7 +372,7 @@ typedef struct soft_capture {
  * thread unsafe calls. At first CU_CAPTURE_GLOBAL. */
 extern _Thread_local unsigned int ashlar__soft_capture_mode;
 
-/* The capture under way with this id; NULL: it has ended. */
+/* NULL: the capture with this id has ended. */
 soft_capture *ashlar__soft_capture_find(uint64_t id);
 
 /* Append a node made from *model, which owns nothing, to the lane of the capturing stream. */
@@ -530,10 +565,8 @@ cu_result ashlar__soft_go_on(cu_result result);
 /* Set up the devices from the environment, unless there are devices already. Lock: not held. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_ensure(void);
 
-/* NULL: no such device. */
+/* The device with this ordinal, or that the context belongs to; NULL: there is none. */
 soft_device *ashlar__soft_device_at(cu_device ordinal);
-
-/* The device that a context belongs to; NULL: no such context. */
 soft_device *ashlar__soft_context_find(cu_context context);
 
 /* Destroy all that belongs to a context. Its work must be over. */
@@ -573,7 +606,7 @@ bool ashlar__soft_time_is_past(uint64_t ns);
 /* ---- the functions of the table, ashlar__soft_mem_create() and so on; each takes the lock ---- */
 
 #define X(field, symbol, version, kind, safety, params) cu_result ashlar__soft_##field params;
-ASHLAR_DRIVER_MAP(X)
+ASHLAR_DRIVER_DEVICE_MAP(X)
 #undef X
 
 #endif /* ASHLAR_SOFT_STATE_H */

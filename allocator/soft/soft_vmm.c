@@ -9,15 +9,8 @@ static cu_result check_prop(const cu_mem_prop *prop, soft_device **device) {
         prop->location.type != CU_LOCATION_DEVICE) {
         return CU_INVALID_VALUE;
     }
-    const soft_sharing sharing = ashlar__soft_state.config.sharing;
-    const unsigned int known = (unsigned int)CU_HANDLE_FILE | (unsigned int)CU_HANDLE_FABRIC;
-    if ((prop->handle_types & ~known) != 0 ||
-        (prop->handle_types != 0 && sharing == SOFT_SHARING_NONE) ||
-        (prop->flags.rdma_capable != 0 && sharing != SOFT_SHARING_FABRIC)) {
+    if ((prop->handle_types & ~(unsigned int)CU_HANDLE_FILE) != 0) {
         return CU_NOT_SUPPORTED;
-    }
-    if ((prop->handle_types & CU_HANDLE_FABRIC) != 0) {
-        return sharing == SOFT_SHARING_FABRIC ? CU_NOT_PERMITTED : CU_NOT_SUPPORTED;
     }
     *device = ashlar__soft_device_at(prop->location.id);
     return *device == NULL ? CU_INVALID_DEVICE : CU_SUCCESS;

@@ -140,55 +140,6 @@ cu_result ashlar__soft_memcpy_peer_async(cu_ptr dst, cu_context dst_context, cu_
                                                     : leave_with_copy(found, to, from, bytes);
 }
 
-/* Copies between ranges of one device, in stream order, with one set of attributes. They have no
- * order among themselves: in adversarial mode the seed draws with which of them the queue begins.
- * Like CUDA, this refuses the legacy stream. It is stricter than CUDA's documentation: it refuses
- * empty copies, and batches on a capturing stream (which CUDA allows from 13.1 on). If host memory
- * runs out, some of the copies are queued. */
-cu_result ashlar__soft_memcpy_batch_async(cu_ptr *dsts, cu_ptr *srcs, size_t *sizes, size_t count,
-                                          cu_copy_attributes *attributes, size_t *attribute_starts,
-                                          size_t attribute_count, size_t *failed_index,
-                                          cu_stream stream) {
-    soft_stream *found = NULL;
-    SOFT_TRY(ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_batch_async, stream, &found));
-    if (!ashlar__soft_state.config.has_batch) {
-        return ashlar__soft_leave(CU_NOT_SUPPORTED);
-    }
-    if (dsts == NULL || srcs == NULL || sizes == NULL || count == 0 || attributes == NULL ||
-        attribute_starts == NULL || attribute_count != 1 || attribute_starts[0] != 0 ||
-        attributes->order != CU_COPY_STREAM_ORDER || attributes->flags != 0 ||
-        failed_index == NULL || found == found->device->legacy) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
-    }
-    *failed_index = SIZE_MAX;
-    if (found->capture != NULL) {
-        return ashlar__soft_leave(
-            ashlar__soft_capture_spoil(found->capture, CU_STREAM_CAPTURE_UNSUPPORTED));
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (sizes[i] == 0 ||
-            !ashlar__soft_may_access(found->device, (uintptr_t)dsts[i], sizes[i]) ||
-            !ashlar__soft_may_access(found->device, (uintptr_t)srcs[i], sizes[i])) {
-            *failed_index = i;
-            return ashlar__soft_leave(CU_INVALID_VALUE);
-        }
-    }
-    const size_t first =
-        ashlar__soft_state.config.mode == SOFT_ADVERSARIAL ? (size_t)ashlar__soft_draw(count) : 0;
-    cu_result result = CU_SUCCESS;
-    for (size_t i = 0; i < count && result == CU_SUCCESS; i++) {
-        const size_t at = (first + i) % count;
-        soft_op op = {.kind = SOFT_OP_COPY,
-                      .dst = on_device(dsts[at]),
-                      .src = on_device(srcs[at]),
-                      .bytes = sizes[at]};
-        op.dst.device = op.src.device = found->device;
-        result = ashlar__soft_enqueue(found, &op);
-    }
-    ashlar__soft_run_ready();
-    return ashlar__soft_leave(result);
-}
-
 cu_result ashlar__soft_memset_d8_async(cu_ptr dst, unsigned char value, size_t bytes,
                                        cu_stream stream) {
     soft_stream *found = NULL;

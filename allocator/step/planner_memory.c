@@ -122,13 +122,13 @@ static bool is_too_dear(const ashlar_allocator *a, const ashlar_request *r, size
  * then more of the device's memory, as far as the allocator then reserves hardly more than
  * `may_reserve` bytes, or leaves hardly any idle. If it would, *out stays NULL. For a new plan, a
  * wait for work that uses free memory comes before more is mapped; a step that begins does not
- * wait. Other threads are shut out.
+ * wait. All caches are taken over.
  */
 static ashlar_status place_locked(ashlar_allocator *a, const ashlar_request *r, size_t may_reserve,
                                   ashlar_block **out) {
     ashlar_rung unused;
     ASHLAR_OWNS(&a->lock);
-    ashlar__caches_flush_locked(a, r->own);
+    ashlar__caches_flush_locked(a);
     ASHLAR_TRY(take_mapped(a, r, out)); /* before the driver is asked about anything */
     if (*out == NULL) {
         ASHLAR_TRY(gather(a, r, out));

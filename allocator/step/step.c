@@ -387,7 +387,7 @@ bool ashlar__step_has(ashlar_allocator *a, const void *ptr, ashlar_stream stream
                         (ashlar__find_live_locked(a, ptr, &block) == ASHLAR_OK &&
                          ashlar__stream_state_of_locked(a, stream, &state) == ASHLAR_OK &&
                          block->stream_state == state);
-    ashlar__lock_release(&a->lock);
+    ashlar__allocator_leave(a);
     return has_it;
 }
 

@@ -10,7 +10,7 @@
  * lengths may have fewer. */
 static size_t bucket_width(const ashlar_warmup_options *o) {
     const size_t others = o->max_length - o->min_length;
-    return o->length_bucket_count == 0 ? others + 1 : others / o->length_bucket_count + 1;
+    return o->length_range_count == 0 ? others + 1 : others / o->length_range_count + 1;
 }
 
 uint64_t ashlar__warmup_number_of(const ashlar_warmup_options *o, size_t length) {
@@ -121,13 +121,13 @@ static const ashlar_step_key *find_next(const ashlar_allocator *a, const ashlar_
     return found;
 }
 
-static ashlar_warmup_bucket describe(const ashlar_warmup_options *o, const ashlar_step_key *key) {
+static ashlar_warmup_range describe(const ashlar_warmup_options *o, const ashlar_step_key *key) {
     const size_t first = o->min_length + (size_t)(key->key - o->key);
-    ashlar_warmup_bucket b = {.first_length = first,
-                              .last_length = first + (size_t)key->number_count - 1,
-                              .steps = key->costs.steps,
-                              .calls = key->costs.calls,
-                              .own_calls = key->costs.own_calls};
+    ashlar_warmup_range b = {.first_length = first,
+                             .last_length = first + (size_t)key->number_count - 1,
+                             .steps = key->costs.steps,
+                             .calls = key->costs.calls,
+                             .own_calls = key->costs.own_calls};
     for (uint32_t i = 0; key->plan != NULL && i < key->plan->stream_count; i++) {
         b.plan_bytes += key->plan->stream_plans[i].plan_bytes;
     }
@@ -137,9 +137,8 @@ static ashlar_warmup_bucket describe(const ashlar_warmup_options *o, const ashla
     return b;
 }
 
-ashlar_status ashlar_warmup_list_buckets(ashlar_allocator *a, const ashlar_warmup_options *options,
-                                         ashlar_warmup_bucket *out, size_t capacity,
-                                         size_t *count) {
+ashlar_status ashlar_warmup_list_ranges(ashlar_allocator *a, const ashlar_warmup_options *options,
+                                        ashlar_warmup_range *out, size_t capacity, size_t *count) {
     const ashlar_warmup_options o = ashlar__warmup_chosen(options);
     const uint64_t end = o.key + ashlar__warmup_number_of(&o, o.max_length);
     ashlar_stream_state *state = NULL;

@@ -1,5 +1,5 @@
 /* nvtx_memory.c - reporting an allocator's handles and blocks to NVTX, as its heaps and regions. */
-#include "allocator/trace/nvtx_memory.h"
+#include "allocator/trace/trace.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
@@ -9,10 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * NVTX loads the library that the environment names. A program that runs with another user's rights
- * must not do so.
- */
+/* NVTX loads the library that the environment names; a setuid program must not. */
 #define getenv secure_getenv
 #include <nvtx3/nvToolsExtMem.h>
 #undef getenv

@@ -1,7 +1,7 @@
 /*
  * trace.h - an allocator's trace: its newest events in a ring, listeners that hear of each event,
- * and a log of them in RMM's format (internal). Lock: the allocator's, in every function that
- * takes an ashlar_trace.
+ * a log of them in RMM's format, and what NVTX's tools hear (internal). Lock: the allocator's, in
+ * every function that takes an ashlar_trace or ashlar_nvtx_memory.
  */
 #ifndef ASHLAR_ALLOCATOR_TRACE_H
 #define ASHLAR_ALLOCATOR_TRACE_H
@@ -94,5 +94,29 @@ size_t ashlar__trace_print_rmm(const ashlar_trace_event *event,
 ASHLAR_MUST_CHECK ashlar_status ashlar__trace_write_rmm(const ashlar_trace_event *events,
                                                         size_t count, const char *path,
                                                         uint64_t *left_out);
+
+/* ---- NVTX's memory extension ----
+ *
+ * To the driver all blocks of a handle are one allocation. Compute Sanitizer's memcheck finds an
+ * access between blocks, or to a freed block, only if it knows the blocks. Here each handle
+ * (without virtual memory: each segment) is a heap of NVTX. Each block is a region, which has the
+ * requested bytes and the name of the block's tag. A region lies in one heap, so a block over
+ * several handles has a region in each.
+ */
+
+typedef struct ashlar_nvtx_memory ashlar_nvtx_memory;
+
+/* handle_bytes: the size of a handle, of which a MAP or UNMAP event may cover several; 0: each such
+ * event is of one segment. Errors: ASHLAR_ENOTSUP (built without NVTX's headers), ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__nvtx_memory_create(size_t handle_bytes,
+                                                           ashlar_nvtx_memory **out);
+
+/* Withdraw everything reported to a tool. Call it before unmapping the memory. NULL is allowed. */
+void ashlar__nvtx_memory_destroy(ashlar_nvtx_memory *memory);
+
+/* Report an event; `listener` is an ashlar_nvtx_memory. If host memory runs out, a handle and its
+ * blocks stay unreported: then a tool finds no fault with them. */
+void ashlar__nvtx_memory_tell(void *listener, const ashlar_trace_event *event);
 
 #endif /* ASHLAR_ALLOCATOR_TRACE_H */

@@ -1,59 +1,162 @@
 /* checkpoint.c - opens a checkpoint, and fills an arena from it. */
-#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <ashlar/arena.h>
+#include <ashlar/device.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "arena/checkpoint/checkpoint_impl.h"
 #include "arena/checkpoint/safetensors.h"
 #include "arena/compute/convert.h"
 #include "arena/layout/arena_impl.h"
-
-/* Queue the copy of that piece to the device, which has read it on return: the next one may be made
- * at once. Errors: those of ashlar_copy_to_device(). */
-static ashlar_status region_pieces_write(ashlar_region_pieces *p, size_t offset);
-
-static bool region_pieces_forced(void);
-
-/* The buffer in which the caller makes the new contents of the piece at `offset`, a multiple of
- * ASHLAR_PIECE_BYTES, and how many bytes it has. */
-static char *region_pieces_buffer(const ashlar_region_pieces *p, size_t offset, size_t *bytes);
-
-/* Take pieces for those of `regions` that have no image; zeros if all have one. Errors:
- * ASHLAR_EHOSTMEM. */
-static ashlar_status checkpoint_take_pieces(ashlar_region_pieces *pieces, const ashlar_arena *arena,
-                                            unsigned regions,
-                                            const ashlar_checkpoint_images *images,
-                                            ashlar_stream stream);
-
-/* The prefix that a tensor's name gets in the file for its part of `region`. NULL: not saved. */
-static const char *checkpoint_prefix(ashlar_region region);
-
-/* Find `regions` on a software device, whose memory is the host's, and wait for the work that was
- * queued on `stream`. On other devices *out is all NULL. Errors: ASHLAR_EDRIVER. */
-static ashlar_status checkpoint_find_images(const ashlar_arena *arena, unsigned regions,
-                                            ashlar_stream stream, ashlar_checkpoint_images *out);
 
 struct ashlar_checkpoint {
     ashlar_safetensors *tensors;
     const char *path; /* of `tensors`, for messages */
 };
 
+/* The prefix that a tensor's name gets in the file for its part of `region`. NULL: not saved. */
+static const char *prefix_of(ashlar_region region) {
+    static const char *const prefixes[] = {
+        [ASHLAR_REGION_PARAMETERS] = "",
+        [ASHLAR_REGION_GRADIENTS] = NULL, /* not saved */
+        [ASHLAR_REGION_MOMENT1] = "optimizer.moment1.",
+        [ASHLAR_REGION_MOMENT2] = "optimizer.moment2.",
+        [ASHLAR_REGION_MASTER] = "optimizer.master.",
+    };
+    ASHLAR_TABLE_IS_FULL(prefixes, ASHLAR_REGION_COUNT);
+    ASHLAR_CHECK2((unsigned)region < ASHLAR_REGION_COUNT);
+    return prefixes[region];
+}
+
 /* One load: the entries of the file for each region and tensor. */
 typedef struct loading {
     ashlar_arena *arena;
     const ashlar_checkpoint *file;
-    ashlar_checkpoint_images images; /* of the regions that lie in host memory */
     unsigned flags;
     unsigned regions;                       /* to be filled */
     size_t count;                           /* tensors of the arena */
     const ashlar_safetensors_entry **found; /* [REGION_COUNT, count]; NULL: not in the file */
 } loading;
+
+/* --- pieces of a region --------------------------------------------------------------------- */
+
+/*
+ * A region of device memory as pieces in host memory, two at a time, so that one is copied while
+ * the other is written to a file or read from one. Piece i is the region's bytes from i *
+ * ASHLAR_PIECE_BYTES on; the last one may be shorter.
+ */
+typedef struct region_pieces {
+    ashlar_device *device;
+    ashlar_stream stream;
+    char *region; /* device, [bytes]; NULL: none is open */
+    size_t bytes;
+    char *buffers;      /* host, [2, piece_bytes]; piece i lies in buffer i % 2 */
+    size_t piece_bytes; /* room of a buffer: ASHLAR_PIECE_BYTES, or less if no region is larger */
+    size_t held[2];     /* 1 + the piece in each buffer; 0: none */
+    bool is_pending;    /* a copy is queued that nobody has waited for */
+} region_pieces;
+
+static ashlar_status pieces_init(region_pieces *p, ashlar_device *device, ashlar_stream stream,
+                                 size_t most) {
+    *p = (region_pieces){
+        .device = device,
+        .stream = stream,
+        .piece_bytes = most < ASHLAR_PIECE_BYTES ? most : ASHLAR_PIECE_BYTES,
+    };
+    ASHLAR_HOST_NEW(p->buffers, 2 * p->piece_bytes,
+                    "checkpoint: no host memory for 2 pieces of %zu bytes", p->piece_bytes);
+    return ASHLAR_OK;
+}
+
+static ashlar_status wait_for_copies(region_pieces *p) {
+    if (p->is_pending) { /* still, if the wait fails: finish() tries again */
+        ASHLAR_TRY(ashlar_stream_synchronize(p->device, p->stream));
+        p->is_pending = false;
+    }
+    return ASHLAR_OK;
+}
+
+/* Wait for what is queued, and free the buffers; also after a failure. */
+static ashlar_status pieces_finish(region_pieces *p) {
+    const ashlar_status status = wait_for_copies(p);
+    ashlar__host_free(p->buffers);
+    *p = (region_pieces){0};
+    return status;
+}
+
+/* Go to another region; every piece of it is as the device has it. */
+static void pieces_open(region_pieces *p, void *region, size_t bytes) {
+    p->region = region;
+    p->bytes = bytes;
+    p->held[0] = p->held[1] = 0;
+}
+
+/* The buffer of the piece at `offset`, and how many bytes it has. */
+static char *pieces_buffer(const region_pieces *p, size_t offset, size_t *bytes) {
+    ASHLAR_CHECK2(offset % ASHLAR_PIECE_BYTES == 0 && offset < p->bytes);
+    const size_t left = p->bytes - offset;
+    *bytes = left < ASHLAR_PIECE_BYTES ? left : ASHLAR_PIECE_BYTES;
+    ASHLAR_CHECK2(*bytes <= p->piece_bytes);
+    return p->buffers + offset / ASHLAR_PIECE_BYTES % 2 * p->piece_bytes;
+}
+
+/* Queue the copy of a piece to its buffer. Copies run in order, so one that is still queued for the
+ * same buffer does no harm. */
+static ashlar_status fetch(region_pieces *p, size_t piece) {
+    size_t bytes;
+    char *const buffer = pieces_buffer(p, piece * ASHLAR_PIECE_BYTES, &bytes);
+    p->held[piece % 2] = 0;
+    p->is_pending = true; /* a copy that failed may have begun */
+    ASHLAR_TRY(ashlar_copy_to_host(p->device, buffer, p->region + piece * ASHLAR_PIECE_BYTES, bytes,
+                                   p->stream));
+    p->held[piece % 2] = piece + 1;
+    return ASHLAR_OK;
+}
+
+/* Find byte `offset` of the region in host memory, valid until the next call, and how many bytes
+ * follow in its piece; queue the copy of the next piece. */
+static ashlar_status pieces_read(region_pieces *p, size_t offset, const char **at, size_t *bytes) {
+    const size_t piece = offset / ASHLAR_PIECE_BYTES, next = piece + 1;
+    const bool is_last = next * ASHLAR_PIECE_BYTES >= p->bytes;
+    const bool is_held = p->held[piece % 2] == piece + 1;
+    ASHLAR_CHECK2(offset < p->bytes);
+    ASHLAR_TRY(is_held ? ASHLAR_OK : fetch(p, piece));
+    /* The next piece is queued only after this wait: if it is held, so is this one. */
+    if (!is_held || is_last || p->held[next % 2] != next + 1) {
+        ASHLAR_TRY(wait_for_copies(p));
+        ASHLAR_TRY(is_last ? ASHLAR_OK : fetch(p, next));
+    }
+    size_t piece_bytes;
+    const char *buffer = pieces_buffer(p, piece * ASHLAR_PIECE_BYTES, &piece_bytes);
+    *at = buffer + offset % ASHLAR_PIECE_BYTES;
+    *bytes = piece_bytes - offset % ASHLAR_PIECE_BYTES;
+    return ASHLAR_OK;
+}
+
+/* Queue the copy of a piece to the device, which has read it on return. */
+static ashlar_status pieces_write(region_pieces *p, size_t offset) {
+    size_t bytes;
+    const char *buffer = pieces_buffer(p, offset, &bytes);
+    p->is_pending = true; /* a copy that failed may have begun */
+    return ashlar_copy_to_device(p->device, p->region + offset, buffer, bytes, p->stream);
+}
+
+/* Take pieces for `regions`. Errors: ASHLAR_EHOSTMEM. */
+static ashlar_status take_pieces(region_pieces *pieces, const ashlar_arena *arena, unsigned regions,
+                                 ashlar_stream stream) {
+    size_t most = 0;
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const size_t bytes = ashlar_arena_region_bytes(arena, (ashlar_region)i);
+        most = (regions & ASHLAR_REGION_BIT(i)) != 0 && bytes > most ? bytes : most;
+    }
+    return pieces_init(pieces, ashlar_allocator_device(ashlar_arena_allocator(arena)), stream,
+                       most);
+}
 
 /* --- the file ------------------------------------------------------------------------------- */
 
@@ -87,7 +190,7 @@ const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char
 static bool resolve(const ashlar_arena *arena, const char *name, ashlar_region *region,
                     size_t *tensor) {
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        const char *prefix = checkpoint_prefix((ashlar_region)i);
+        const char *prefix = prefix_of((ashlar_region)i);
         if (prefix != NULL && strncmp(name, prefix, strlen(prefix)) == 0 &&
             ashlar_arena_find(arena, name + strlen(prefix), tensor) == ASHLAR_OK) {
             *region = (ashlar_region)i;
@@ -106,7 +209,6 @@ static void print_shape(ashlar_dtype dtype, size_t rank, const size_t *shape,
     for (size_t i = 0; i < rank; i++) {
         at += snprintf(text + at, (size_t)(SHAPE_BYTES - at), "%s%zu", i > 0 ? ", " : "", shape[i]);
     }
-    ASHLAR_CHECK2(at > 0 && at < SHAPE_BYTES);
     (void)snprintf(text + at, (size_t)(SHAPE_BYTES - at), "]");
 }
 
@@ -138,7 +240,6 @@ static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entr
         return ashlar__fail(ASHLAR_EFORMAT, "%s: tensor '%s' is none of this model's",
                             l->file->path, entry->name);
     }
-    ASHLAR_CHECK2(tensor < l->count);
     ashlar_arena_tensor(l->arena, tensor, &info);
     const bool is_wanted = (l->regions & ASHLAR_REGION_BIT(region)) != 0 &&
                            ashlar__layout_has(ashlar__region_layout(region), info.dtype);
@@ -165,7 +266,7 @@ static ashlar_status check_complete(const loading *l) {
             if (l->found[region * l->count + i] == NULL) {
                 return ashlar__fail(
                     ASHLAR_EFORMAT, "%s: tensor '%s%s' is not in the file%s", l->file->path,
-                    checkpoint_prefix((ashlar_region)region), info.name,
+                    prefix_of((ashlar_region)region), info.name,
                     region == ASHLAR_REGION_PARAMETERS
                         ? ""
                         : "; to go on training, it must hold the optimizer's state");
@@ -194,7 +295,6 @@ static ashlar_status read_elements(const ashlar_safetensors *file,
     if (entry->dtype == dtype) {
         return ashlar__safetensors_read(file, entry, first * bytes, count * bytes, to);
     }
-    ASHLAR_CHECK2(from_bytes <= sizeof *piece);
     for (size_t i = 0; i < count; i += PIECE) {
         const size_t some = count - i < PIECE ? count - i : PIECE;
         ASHLAR_TRY(ashlar__safetensors_read(file, entry, (first + i) * from_bytes,
@@ -236,8 +336,6 @@ static ashlar_status gather_tensor(const loading *l, size_t i, region_part *part
     const size_t item = ashlar_dtype_bytes(dtype), at = info.offset[layout];
     const size_t past = at + info.elements * item, to = past < part->end ? past : part->end;
     ASHLAR_CHECK2(from != NULL); /* check_complete() has made sure */
-    ASHLAR_CHECK2(entry != NULL || part->region == ASHLAR_REGION_MASTER);
-    ASHLAR_CHECK2(past <= ashlar_arena_region_bytes(l->arena, part->region));
     clear_to(part, at);
     if (part->done >= to) {
         return ASHLAR_OK;
@@ -260,32 +358,28 @@ static ashlar_status gather(const loading *l, ashlar_region region, size_t begin
     return ASHLAR_OK;
 }
 
-static ashlar_status fill_region(const loading *l, ashlar_region region,
-                                 ashlar_region_pieces *pieces) {
+static ashlar_status fill_region(const loading *l, ashlar_region region, region_pieces *pieces) {
     const size_t bytes = ashlar_arena_region_bytes(l->arena, region);
-    if (l->images.of[region] != NULL) {
-        return gather(l, region, 0, bytes, l->images.of[region]);
-    }
-    ashlar__region_pieces_open(pieces, ashlar_arena_region(l->arena, region), bytes);
+    pieces_open(pieces, ashlar_arena_region(l->arena, region), bytes);
     for (size_t at = 0; at < bytes; at += ASHLAR_PIECE_BYTES) {
         size_t some;
-        char *const piece = region_pieces_buffer(pieces, at, &some);
+        char *const piece = pieces_buffer(pieces, at, &some);
         ASHLAR_TRY(gather(l, region, at, at + some, piece));
-        ASHLAR_TRY(region_pieces_write(pieces, at));
+        ASHLAR_TRY(pieces_write(pieces, at));
     }
     return ASHLAR_OK;
 }
 
 static ashlar_status fill_regions(const loading *l, ashlar_stream stream) {
-    ashlar_region_pieces pieces;
-    ASHLAR_TRY(checkpoint_take_pieces(&pieces, l->arena, l->regions, &l->images, stream));
+    region_pieces pieces;
+    ASHLAR_TRY(take_pieces(&pieces, l->arena, l->regions, stream));
     ashlar_status status = ASHLAR_OK;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
         if ((l->regions & ASHLAR_REGION_BIT(i)) != 0) {
             status = fill_region(l, (ashlar_region)i, &pieces);
         }
     }
-    const ashlar_status ended = ashlar__region_pieces_finish(&pieces);
+    const ashlar_status ended = pieces_finish(&pieces);
     return status == ASHLAR_OK ? ended : status;
 }
 
@@ -315,75 +409,22 @@ ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoin
                             l.count);
     }
     ashlar_status status = check_tensors(&l);
-    ASHLAR_THEN(status, checkpoint_find_images(arena, l.regions, stream, &l.images));
     ASHLAR_THEN(status, fill_regions(&l, stream));
     ashlar__host_free(l.found);
     return status;
 }
 
-/* ---- checkpoint save ---- */
-
-/*
- * Saves an arena as a checkpoint.
- */
+/* --- saving --------------------------------------------------------------------------------- */
 
 _Static_assert((int)ASHLAR_RANK_MAX <= (int)ASHLAR_SAFETENSORS_RANK_MAX,
                "every tensor can be written");
-
-static const char *checkpoint_prefix(ashlar_region region) {
-    static const char *const prefixes[] = {
-        [ASHLAR_REGION_PARAMETERS] = "",
-        [ASHLAR_REGION_GRADIENTS] = NULL, /* not saved */
-        [ASHLAR_REGION_MOMENT1] = "optimizer.moment1.",
-        [ASHLAR_REGION_MOMENT2] = "optimizer.moment2.",
-        [ASHLAR_REGION_MASTER] = "optimizer.master.",
-    };
-    ASHLAR_TABLE_IS_FULL(prefixes, ASHLAR_REGION_COUNT);
-    ASHLAR_CHECK2((unsigned)region < ASHLAR_REGION_COUNT);
-    return prefixes[region];
-}
-
-static ashlar_status checkpoint_find_images(const ashlar_arena *arena, unsigned regions,
-                                            ashlar_stream stream, ashlar_checkpoint_images *out) {
-    ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(arena));
-    ashlar_device_info info;
-    *out = (ashlar_checkpoint_images){0};
-    ashlar_device_get_info(device, &info);
-    if (info.kind != ASHLAR_DEVICE_SOFT || region_pieces_forced()) {
-        return ASHLAR_OK;
-    }
-    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
-            out->of[i] = ashlar_arena_region(arena, (ashlar_region)i);
-        }
-    }
-    return ashlar_stream_synchronize(device, stream);
-}
-
-static ashlar_status checkpoint_take_pieces(ashlar_region_pieces *pieces, const ashlar_arena *arena,
-                                            unsigned regions,
-                                            const ashlar_checkpoint_images *images,
-                                            ashlar_stream stream) {
-    size_t most = 0;
-    *pieces = (ashlar_region_pieces){0};
-    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        const size_t bytes = ashlar_arena_region_bytes(arena, (ashlar_region)i);
-        if ((regions & ASHLAR_REGION_BIT(i)) != 0 && images->of[i] == NULL && bytes > most) {
-            most = bytes;
-        }
-    }
-    return most == 0
-               ? ASHLAR_OK
-               : ashlar__region_pieces_init(
-                     pieces, ashlar_allocator_device(ashlar_arena_allocator(arena)), stream, most);
-}
 
 /* The regions that exist and that `flags` ask for. Parameters are always asked for. */
 static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
     unsigned regions = 0;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const bool is_asked = i == ASHLAR_REGION_PARAMETERS || (flags & ASHLAR_CHECKPOINT_STATE);
-        if (is_asked && checkpoint_prefix((ashlar_region)i) != NULL) {
+        if (is_asked && prefix_of((ashlar_region)i) != NULL) {
             regions |= ASHLAR_REGION_BIT(i);
         }
     }
@@ -393,9 +434,8 @@ static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
 /* One save: the regions, and a description of each tensor in them. */
 typedef struct saving {
     const ashlar_arena *arena;
-    ashlar_checkpoint_images images;    /* of the regions that lie in host memory */
-    char *regions[ASHLAR_REGION_COUNT]; /* the image, or device; NULL: not saved */
-    ashlar_region_pieces pieces;        /* of the regions without an image */
+    char *regions[ASHLAR_REGION_COUNT]; /* device; NULL: not saved */
+    region_pieces pieces;               /* of the open region */
     ashlar_safetensors_entry *entries;  /* [count] */
     size_t count;
     char *names; /* the entries' names, one behind the other */
@@ -412,15 +452,10 @@ static ashlar_status find_elements(void *context, const ashlar_safetensors_entry
         if (s->regions[i] == NULL || offset >= region_bytes) {
             continue;
         }
-        if (s->images.of[i] != NULL) {
-            *at = s->regions[i] + offset;
-            *bytes = region_bytes - offset;
-            return ASHLAR_OK;
-        }
         if (s->pieces.region != s->regions[i]) {
-            ashlar__region_pieces_open(&s->pieces, s->regions[i], region_bytes);
+            pieces_open(&s->pieces, s->regions[i], region_bytes);
         }
-        return ashlar__region_pieces_read(&s->pieces, offset, at, bytes);
+        return pieces_read(&s->pieces, offset, at, bytes);
     }
     ASHLAR_ASSERT(false && "every entry lies in a region");
     return ASHLAR_EINVAL;
@@ -428,8 +463,7 @@ static ashlar_status find_elements(void *context, const ashlar_safetensors_entry
 
 /* Describe a tensor's part of a region. Its name is written at *name, which moves past it. */
 static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *info, char **name) {
-    const char *prefix = checkpoint_prefix(region);
-    ASHLAR_CHECK2(prefix != NULL && s->regions[region] != NULL);
+    const char *prefix = prefix_of(region);
     ASHLAR_CHECK2(s->count < ashlar_arena_tensor_count(s->arena) * ASHLAR_REGION_COUNT);
     ashlar_safetensors_entry *entry = &s->entries[s->count++];
     *entry = (ashlar_safetensors_entry){
@@ -479,14 +513,11 @@ static ashlar_status write_all(saving *s, const char *path, unsigned regions,
     const ashlar_safetensors_source source = {.find = find_elements, .context = s};
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
-            s->regions[i] = s->images.of[i] != NULL
-                                ? s->images.of[i]
-                                : ashlar_arena_region(s->arena, (ashlar_region)i);
+            s->regions[i] = ashlar_arena_region(s->arena, (ashlar_region)i);
         }
     }
     describe_all(s, regions);
-    return ashlar__safetensors_write_from(path, s->entries, s->count, metadata, metadata_count,
-                                          &source);
+    return ashlar__safetensors_write(path, s->entries, s->count, metadata, metadata_count, &source);
 }
 
 ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path, unsigned flags,
@@ -500,112 +531,14 @@ ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path
     const unsigned regions = saved_regions(arena, flags);
     saving s = {.arena = arena};
     ashlar_status status = take_entries(&s);
-    ASHLAR_THEN(status, checkpoint_find_images(arena, regions, stream, &s.images));
-    ASHLAR_THEN(status, checkpoint_take_pieces(&s.pieces, arena, regions, &s.images, stream));
+    ASHLAR_THEN(status, take_pieces(&s.pieces, arena, regions, stream));
     if (status == ASHLAR_OK) {
         status = write_all(&s, path, regions, metadata, metadata_count);
     }
     /* After a failure, too: a queued copy writes into the buffers. */
-    const ashlar_status ended = ashlar__region_pieces_finish(&s.pieces);
+    const ashlar_status ended = pieces_finish(&s.pieces);
     status = status == ASHLAR_OK ? ended : status;
     ashlar__host_free(s.entries);
     ashlar__host_free(s.names);
     return status;
-}
-
-/* ---- region pieces ---- */
-
-/*
- * Queues the copies of a region's pieces between the device and two buffers.
- */
-
-static atomic_bool is_forced;
-
-void ashlar__region_pieces_force(int forces) {
-    atomic_store(&is_forced, forces != 0);
-}
-
-static bool region_pieces_forced(void) {
-    return atomic_load(&is_forced);
-}
-
-ashlar_status ashlar__region_pieces_init(ashlar_region_pieces *p, ashlar_device *device,
-                                         ashlar_stream stream, size_t most) {
-    ASHLAR_CHECK2(most > 0);
-    *p = (ashlar_region_pieces){
-        .device = device,
-        .stream = stream,
-        .piece_bytes = most < ASHLAR_PIECE_BYTES ? most : ASHLAR_PIECE_BYTES,
-    };
-    ASHLAR_HOST_NEW(p->buffers, 2 * p->piece_bytes,
-                    "checkpoint: no host memory for 2 pieces of %zu bytes", p->piece_bytes);
-    return ASHLAR_OK;
-}
-
-static ashlar_status wait_for_copies(ashlar_region_pieces *p) {
-    if (p->is_pending) { /* still, if the wait fails: finish() tries again */
-        ASHLAR_TRY(ashlar_stream_synchronize(p->device, p->stream));
-        p->is_pending = false;
-    }
-    return ASHLAR_OK;
-}
-
-ashlar_status ashlar__region_pieces_finish(ashlar_region_pieces *p) {
-    const ashlar_status status = wait_for_copies(p);
-    ashlar__host_free(p->buffers);
-    *p = (ashlar_region_pieces){0};
-    return status;
-}
-
-void ashlar__region_pieces_open(ashlar_region_pieces *p, void *region, size_t bytes) {
-    p->region = region;
-    p->bytes = bytes;
-    p->held[0] = p->held[1] = 0;
-}
-
-static char *region_pieces_buffer(const ashlar_region_pieces *p, size_t offset, size_t *bytes) {
-    ASHLAR_CHECK2(offset % ASHLAR_PIECE_BYTES == 0 && offset < p->bytes);
-    const size_t left = p->bytes - offset;
-    *bytes = left < ASHLAR_PIECE_BYTES ? left : ASHLAR_PIECE_BYTES;
-    ASHLAR_CHECK2(*bytes <= p->piece_bytes);
-    return p->buffers + offset / ASHLAR_PIECE_BYTES % 2 * p->piece_bytes;
-}
-
-/* Queue the copy of a piece to its buffer. Copies run in order, so one that is still queued for the
- * same buffer does no harm. */
-static ashlar_status fetch(ashlar_region_pieces *p, size_t piece) {
-    size_t bytes;
-    char *const buffer = region_pieces_buffer(p, piece * ASHLAR_PIECE_BYTES, &bytes);
-    p->held[piece % 2] = 0;
-    p->is_pending = true; /* a copy that failed may have begun */
-    ASHLAR_TRY(ashlar_copy_to_host(p->device, buffer, p->region + piece * ASHLAR_PIECE_BYTES, bytes,
-                                   p->stream));
-    p->held[piece % 2] = piece + 1;
-    return ASHLAR_OK;
-}
-
-ashlar_status ashlar__region_pieces_read(ashlar_region_pieces *p, size_t offset, const char **at,
-                                         size_t *bytes) {
-    const size_t piece = offset / ASHLAR_PIECE_BYTES, next = piece + 1;
-    const bool is_last = next * ASHLAR_PIECE_BYTES >= p->bytes;
-    const bool is_held = p->held[piece % 2] == piece + 1;
-    ASHLAR_CHECK2(offset < p->bytes);
-    ASHLAR_TRY(is_held ? ASHLAR_OK : fetch(p, piece));
-    /* The next piece is queued only after this wait: if it is held, so is this one. */
-    if (!is_held || is_last || p->held[next % 2] != next + 1) {
-        ASHLAR_TRY(wait_for_copies(p));
-        ASHLAR_TRY(is_last ? ASHLAR_OK : fetch(p, next));
-    }
-    size_t piece_bytes;
-    const char *buffer = region_pieces_buffer(p, piece * ASHLAR_PIECE_BYTES, &piece_bytes);
-    *at = buffer + offset % ASHLAR_PIECE_BYTES;
-    *bytes = piece_bytes - offset % ASHLAR_PIECE_BYTES;
-    return ASHLAR_OK;
-}
-
-static ashlar_status region_pieces_write(ashlar_region_pieces *p, size_t offset) {
-    size_t bytes;
-    const char *buffer = region_pieces_buffer(p, offset, &bytes);
-    p->is_pending = true; /* a copy that failed may have begun */
-    return ashlar_copy_to_device(p->device, p->region + offset, buffer, bytes, p->stream);
 }

@@ -19,6 +19,7 @@
 #include <ashlar/base.h>
 
 enum {
+    ASHLAR_PIECE_BYTES = 1 << 20, /* that are moved between a device and a file at once */
     ASHLAR_SAFETENSORS_RANK_MAX = 8,
     ASHLAR_SAFETENSORS_HEADER_MAX = 100000000, /* as in the format's own implementation */
 };
@@ -34,21 +35,6 @@ typedef struct ashlar_safetensors_entry {
 
 typedef ashlar_checkpoint_pair ashlar_safetensors_pair; /* one text of the metadata */
 
-/*
- * Write a file, whole or not at all (see file.h). Tensors with wider elements come first, so that
- * each is aligned to its element size; tensors with equally wide elements keep their order.
- *
- * metadata   NULL if metadata_count is 0
- * Errors:    ASHLAR_EINVAL (a name used twice, reserved or not UTF-8; an unknown type; too high a
- *            rank), ASHLAR_EOVERFLOW (a tensor, the header or the file is too large), ASHLAR_EIO,
- *            ASHLAR_EHOSTMEM.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_write(const char *path,
-                                                          const ashlar_safetensors_entry *entries,
-                                                          size_t count,
-                                                          const ashlar_safetensors_pair *metadata,
-                                                          size_t metadata_count);
-
 /* Where a write finds elements, if an entry's `data` is no host memory. */
 typedef struct ashlar_safetensors_source {
     /* at      the elements of `entry` from byte `first` on, in host memory until the next call
@@ -58,24 +44,31 @@ typedef struct ashlar_safetensors_source {
     void *context;
 } ashlar_safetensors_source;
 
-/* The same from a source. Its calls go through the file in order. Errors: also those of `find`. */
-ASHLAR_MUST_CHECK ashlar_status
-ashlar__safetensors_write_from(const char *path, const ashlar_safetensors_entry *entries,
-                               size_t count, const ashlar_safetensors_pair *metadata,
-                               size_t metadata_count, const ashlar_safetensors_source *source);
+/*
+ * Write a file, whole or not at all (see file.h). Tensors with wider elements come first, so that
+ * each is aligned to its element size; tensors with equally wide elements keep their order.
+ *
+ * metadata   NULL if metadata_count is 0
+ * source     NULL: each entry's data is in host memory; its calls go through the file in order
+ * Errors:    ASHLAR_EINVAL (a name used twice, reserved or not UTF-8; an unknown type; too high a
+ *            rank), ASHLAR_EOVERFLOW (a tensor, the header or the file is too large), ASHLAR_EIO,
+ *            ASHLAR_EHOSTMEM; also those of `find`.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_write(const char *path,
+                                                          const ashlar_safetensors_entry *entries,
+                                                          size_t count,
+                                                          const ashlar_safetensors_pair *metadata,
+                                                          size_t metadata_count,
+                                                          const ashlar_safetensors_source *source);
 
 typedef struct ashlar_safetensors ashlar_safetensors;
 
-/*
- * Open a file and check all of it, except the elements' values. The header is copied before it is
- * checked, so that nothing that happens to the file later makes it wrong.
+/* Open a file and check all of it, except the elements' values. The header is copied before it is
+ * checked, so that nothing that happens to the file later makes it wrong. Every pointer that the
+ * functions below return is valid until ashlar__safetensors_close(). Any thread may read.
  *
- * Ownership: the caller owns *out until ashlar__safetensors_close(); every pointer that the
- *            functions below return is valid until then.
- * Threads:   any may read an open file.
- * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (damaged, foreign, or of a type or rank that ashlar does
- *            not have; the detail names the file and the reason), ASHLAR_EHOSTMEM.
- */
+ * Errors: ASHLAR_EIO, ASHLAR_EFORMAT (damaged, foreign, or of a type or rank that ashlar does not
+ *         have), ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_open(const char *path,
                                                          ashlar_safetensors **out);
 
@@ -97,10 +90,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_read(const ashlar_safetensor
 /* The metadata's text for `key`, or NULL. */
 const char *ashlar__safetensors_metadata(const ashlar_safetensors *file, const char *key);
 
-/*
- * Compute the bytes of a tensor's elements. Errors: ASHLAR_EINVAL (an unknown type, too high a
- * rank), ASHLAR_EOVERFLOW; the detail names the tensor.
- */
+/* Compute the bytes of a tensor's elements. Errors: ASHLAR_EINVAL (an unknown type, too high a
+ * rank), ASHLAR_EOVERFLOW; the detail names the tensor. */
 ASHLAR_MUST_CHECK ashlar_status
 ashlar__safetensors_entry_bytes(const ashlar_safetensors_entry *entry, size_t *out);
 

@@ -25,7 +25,6 @@ static ashlar_status load(ashlar_device *device, const ashlar_cuda_image *image,
         return ashlar__driver_error(driver, "cuModuleLoadData", result);
     }
     for (size_t i = 0; i < count; i++) {
-        ASHLAR_CHECK2(names[i] != NULL);
         result = ASHLAR_DRIVER_CALL(driver, module_get_function, (&kernels[i], loaded, names[i]));
         if (result != CU_SUCCESS) {
             (void)ASHLAR_DRIVER_CALL(driver, module_unload, (loaded));

@@ -13,9 +13,8 @@ typedef struct ashlar_cuda_image {
     const unsigned long long *image; /* if its first word is 0, the build had no CUDA compiler */
 } ashlar_cuda_image;
 
-/* Load `image` and find `count` kernels in it. Ownership: the caller owns *module, and must unload
- * it. Errors: ASHLAR_ENOTSUP (the image has no kernels for this device or this driver),
- * ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
+/* Load `image` and find `count` kernels in it. Errors: ASHLAR_ENOTSUP (it has none for this device
+ * or this driver), ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cuda_kernels_load(ashlar_device *device,
                                                           const ashlar_cuda_image *image,
                                                           const char *const *names, size_t count,
@@ -24,9 +23,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__cuda_kernels_load(ashlar_device *device,
 /* Unload a module. Waits for the device first, because queued kernels still need their code. */
 void ashlar__cuda_kernels_unload(ashlar_device *device, cu_module module);
 
-/* Queue a kernel whose only parameter is *param, which is read before the call returns. With 0
- * blocks nothing is launched. The device's context must be current. Errors: ASHLAR_EDRIVER,
- * ASHLAR_ENOMEM; the detail has the kernel's name. */
+/* Queue a kernel whose only parameter is *param, which is read before the call returns. The
+ * device's context must be current. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cuda_kernels_launch(ashlar_device *device,
                                                             cu_function kernel, const char *name,
                                                             size_t blocks, unsigned threads,

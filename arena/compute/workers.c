@@ -54,8 +54,8 @@ static struct {
     atomic_bool owner_sleeps;
     helper helpers[ASHLAR_WORKERS_MAX]; /* [started] */
 } pool = {
-    .owner = ASHLAR_LOCK(ASHLAR_RANK_WORKERS_OWNER),
-    .lock = ASHLAR_LOCK(ASHLAR_RANK_WORKERS),
+    .owner = ASHLAR_LOCK(ASHLAR_LEVEL_WORKERS_OWNER),
+    .lock = ASHLAR_LOCK(ASHLAR_LEVEL_WORKERS),
     .has_work = PTHREAD_COND_INITIALIZER,
     .has_ended = PTHREAD_COND_INITIALIZER,
 };
@@ -89,7 +89,6 @@ static void read_environment(void) {
         environment_count = 1;
         is_environment_bad = true;
     }
-    ASHLAR_CHECK2(environment_count >= 1 && environment_count <= ASHLAR_WORKERS_MAX);
 }
 
 ashlar_status ashlar__workers_check(void) {
@@ -165,7 +164,6 @@ static void *run_thread(void *own) {
         void (*const fn)(void *, size_t) = pool.fn;
         void *const context = pool.context;
         const size_t count = pool.count;
-        ASHLAR_CHECK2(pool.room < ASHLAR_WORKERS_MAX);
         if (joins) {
             pool.room--;
             atomic_fetch_add_explicit(&pool.users, 1, memory_order_relaxed);
@@ -181,8 +179,8 @@ static void *run_thread(void *own) {
 
 /* Start afresh in a child of fork(): it has only the thread that forked, which shares no work. */
 static void forget_in_child(void) {
-    ashlar__lock_init(&pool.owner, ASHLAR_RANK_WORKERS_OWNER);
-    ashlar__lock_init(&pool.lock, ASHLAR_RANK_WORKERS);
+    ashlar__lock_init(&pool.owner, ASHLAR_LEVEL_WORKERS_OWNER);
+    ashlar__lock_init(&pool.lock, ASHLAR_LEVEL_WORKERS);
     pool.has_work = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool.has_ended = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool.room = 0;
@@ -269,7 +267,6 @@ static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void 
     ASHLAR_OWNS(&pool.owner);
     ashlar__lock_acquire(&pool.lock);
     ASHLAR_CHECK2(pool.room == 0 && atomic_load(&pool.users) == 0); /* the last work is closed */
-    ASHLAR_CHECK2(helpers <= pool.started && helpers < count);
     pool.fn = fn;
     pool.context = context;
     pool.count = count;

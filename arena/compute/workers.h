@@ -1,10 +1,8 @@
 /* workers.h - the threads of this process that compute on the CPU together (internal).
  *
- * The first work that needs the threads starts them. Their number, the caller's thread included, is
- * that of the CPUs that the process may run on (its affinity), or N if the environment has
- * ASHLAR_THREADS=N, 1 to ASHLAR_WORKERS_MAX. Between works they spin for some microseconds, then
- * sleep. A thread that sleeps is woken on another processor than its caller's: its affinity becomes
- * the caller's without that one. They are never joined: a process may end at any time. A child of
+ * The first work that needs the threads starts them: as many, with the caller's, as the CPUs that
+ * the process may run on, or N if the environment has ASHLAR_THREADS=N. Between works they spin for
+ * some microseconds, then sleep. They are never joined: a process may end at any time. A child of
  * fork() starts its own. */
 #ifndef ASHLAR_WORKERS_H
 #define ASHLAR_WORKERS_H
@@ -16,15 +14,9 @@
 enum { ASHLAR_WORKERS_MAX = 256 };
 
 /* Call fn(context, i) once for each i from 0 to count - 1, in any order, on any of the threads, and
- * return when all calls have returned. With count 1 no other thread is woken. Choose `count` such
- * that each call is worth waking a thread for.
- *
- * The caller's thread makes all calls if the threads are busy with another caller's work, if the
- * caller is itself one of the threads, or if no thread could be started. fn must not fork or end
- * its thread.
- *
- * Threads: any. Cost: one call of fn for count 1; otherwise a wake-up for each thread that sleeps.
- * The caller does not wait for a thread that wakes too late to find work. */
+ * return when all calls have returned. Each call should be worth waking a thread for. The caller's
+ * thread makes all calls if the threads are busy with another caller's work, if it is itself one of
+ * them, or if none could be started. fn must not fork or end its thread. Threads: any. */
 void ashlar__workers_run(size_t count, void (*fn)(void *context, size_t i), void *context);
 
 /* Share the items 0 .. count - 1: call fn(context, first, end) for runs of them that cover all,
@@ -44,9 +36,8 @@ void ashlar__workers_share_columns(size_t rows, size_t columns, size_t item, siz
 /* How many threads share one work, the caller's included: at least 1. Threads: any. */
 size_t ashlar__workers_count(void);
 
-/* Check ASHLAR_THREADS. Call this when creating an object that will use the threads: with a bad
- * value, every work would silently stay on its caller's thread. Threads: any. Errors:
- * ASHLAR_EINVAL. */
+/* Check ASHLAR_THREADS: with a bad value, every work would silently stay on its caller's thread.
+ * Errors: ASHLAR_EINVAL. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__workers_check(void);
 
 /* Use `count` threads from now on, 1 to ASHLAR_WORKERS_MAX, and ignore the environment; with 0, ask

@@ -77,7 +77,6 @@ void ashlar_arena_destroy(ashlar_arena *arena) {
     if (arena == NULL) {
         return;
     }
-    ASHLAR_CHECK2(arena->allocator != NULL || ashlar_arena_regions(arena) == 0);
     if (arena->allocator != NULL) {
         arena_drop(arena, arena->allocator, ashlar_arena_regions(arena));
     }
@@ -101,7 +100,6 @@ size_t ashlar_arena_region_bytes(const ashlar_arena *arena, ashlar_region region
 ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
                                  ashlar_stream stream, unsigned regions, unsigned *taken) {
     unsigned set = 0;
-    ASHLAR_CHECK2(arena->order != NULL); /* the arena is placed */
     ASHLAR_CHECK2(arena->allocator == NULL || arena->allocator == allocator);
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const size_t bytes = ashlar_arena_region_bytes(arena, (ashlar_region)i);
@@ -225,14 +223,11 @@ void *ashlar_arena_view(const ashlar_arena *arena, ashlar_region region, size_t 
     return ashlar__layout_has(layout, info->dtype) ? base + info->offset[layout] : NULL;
 }
 
-/* ---- place ---- */
+/* ---- where groups, tensors, buckets and runs lie ---- */
 
-/*
- * Computes where groups, tensors and buckets lie in each layout, and finds the runs
- * (arena_impl.h).
- */
-
-size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout) {
+/* The bytes that elements of `dtype` take in `layout`, if they take `storage_bytes` in the storage
+ * layout (a whole number of elements). SIZE_MAX if the result does not fit. */
+static size_t layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout) {
     const bool is_narrow = ashlar_dtype_is_narrow(dtype);
     ASHLAR_CHECK2(storage_bytes % ashlar_dtype_bytes(dtype) == 0);
     if (layout == ASHLAR_LAYOUT_STORAGE || (layout == ASHLAR_LAYOUT_STATE && !is_narrow)) {
@@ -246,26 +241,13 @@ size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_lay
     return bytes;
 }
 
-size_t ashlar__arena_offset_in(const ashlar_arena *arena, ashlar_layout layout, size_t offset) {
-    for (size_t i = 0; i < arena->group_count; i++) {
-        const ashlar_arena_group *group = &arena->groups[i];
-        const size_t begin = group->offset[ASHLAR_LAYOUT_STORAGE];
-        if (offset >= begin && offset - begin < group->padded) {
-            return group->offset[layout] +
-                   ashlar__layout_bytes(group->dtype, offset - begin, layout);
-        }
-    }
-    ASHLAR_CHECK2(offset == arena->bytes[ASHLAR_LAYOUT_STORAGE]);
-    return arena->bytes[layout];
-}
-
 ashlar_dtype ashlar__layout_dtype(ashlar_dtype dtype, ashlar_layout layout) {
     return layout == ASHLAR_LAYOUT_STORAGE || dtype == ASHLAR_F64 ? dtype : ASHLAR_F32;
 }
 
 size_t ashlar__arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layout, size_t tensor) {
     const ashlar_tensor_info *info = &arena->tensors[tensor].info;
-    return ashlar__layout_bytes(info->dtype, info->bytes, layout);
+    return layout_bytes(info->dtype, info->bytes, layout);
 }
 
 #define TOO_LARGE "the arena's tensors are too large together"
@@ -278,7 +260,6 @@ static ashlar_status pad_groups(ashlar_arena *arena) {
         ASHLAR_FAIL_IF(!ashlar__align_up(group->bytes, ASHLAR_ARENA_ALIGN, &group->padded) ||
                            !ashlar__add(sum, group->padded, &sum),
                        ASHLAR_EOVERFLOW, TOO_LARGE);
-        ASHLAR_CHECK2(group->bytes <= group->padded);
     }
     return ASHLAR_OK;
 }
@@ -296,7 +277,6 @@ static void choose_buckets(ashlar_arena *arena) {
         bytes += group->padded;
     }
     arena->bucket_count = bucket + 1;
-    ASHLAR_CHECK2(arena->bucket_count <= arena->group_count);
 }
 
 /* Pad each bucket's last group, so that every rank's shard is a multiple of ASHLAR_ARENA_ALIGN. */
@@ -313,7 +293,6 @@ static ashlar_status pad_buckets(ashlar_arena *arena) {
         const size_t over = bytes % step;
         ASHLAR_FAIL_IF(over != 0 && !ashlar__add(group->padded, step - over, &group->padded),
                        ASHLAR_EOVERFLOW, TOO_LARGE);
-        ASHLAR_CHECK2(group->padded % ASHLAR_ARENA_ALIGN == 0 && group->padded >= group->bytes);
         bytes = 0;
     }
     return ASHLAR_OK;
@@ -323,10 +302,8 @@ static ashlar_status place_groups(ashlar_arena *arena, size_t total[static ASHLA
     for (size_t i = 0; i < arena->group_count; i++) {
         ashlar_arena_group *group = &arena->groups[i];
         for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
-            const size_t bytes =
-                ashlar__layout_bytes(group->dtype, group->padded, (ashlar_layout)layout);
+            const size_t bytes = layout_bytes(group->dtype, group->padded, (ashlar_layout)layout);
             group->offset[layout] = total[layout];
-            ASHLAR_CHECK2(group->offset[layout] % ASHLAR_ARENA_ALIGN == 0);
             ASHLAR_FAIL_IF(bytes == SIZE_MAX || !ashlar__add(total[layout], bytes, &total[layout]),
                            ASHLAR_EOVERFLOW, TOO_LARGE);
         }
@@ -342,7 +319,6 @@ static void describe_buckets(ashlar_arena *arena) {
             bucket->offset = group->offset[ASHLAR_LAYOUT_STORAGE];
             bucket->dtype = group->dtype;
         }
-        ASHLAR_CHECK2(group->bucket < arena->bucket_count && bucket->dtype == group->dtype);
         ASHLAR_CHECK2(bucket->offset + bucket->bytes == group->offset[ASHLAR_LAYOUT_STORAGE]);
         bucket->bytes += group->padded;
     }
@@ -358,12 +334,11 @@ static void place_tensors(ashlar_arena *arena) {
     for (size_t i = 0; i < arena->tensor_count; i++) {
         ashlar_arena_entry *tensor = &arena->tensors[i];
         const ashlar_arena_group *group = &arena->groups[tensor->group];
-        ASHLAR_CHECK2(tensor->group < arena->group_count && tensor->info.dtype == group->dtype);
         ASHLAR_CHECK2(tensor->group_offset + tensor->info.bytes <= group->bytes);
         for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
             const bool is_there = ashlar__layout_has((ashlar_layout)layout, group->dtype);
             const size_t inside =
-                ashlar__layout_bytes(group->dtype, tensor->group_offset, (ashlar_layout)layout);
+                layout_bytes(group->dtype, tensor->group_offset, (ashlar_layout)layout);
             tensor->info.offset[layout] = is_there ? group->offset[layout] + inside : 0;
         }
     }
@@ -380,23 +355,27 @@ static int compare_places(const void *x, const void *y) {
 }
 
 /* FNV-1a (Fowler, Noll, Vo), by words. */
-static uint64_t hash_word(uint64_t hash, uint64_t word) {
-    return (hash ^ word) * 0x100000001b3u;
+static void hash_words(uint64_t *hash, const size_t *words, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        *hash = (*hash ^ words[i]) * 0x100000001b3u;
+    }
 }
 
-static uint64_t hash_layout(const ashlar_arena *arena) {
+uint64_t ashlar__arena_hash(const ashlar_arena *arena) {
     uint64_t hash = 0xcbf29ce484222325u;
+    hash_words(&hash, arena->bytes, ASHLAR_LAYOUT_COUNT);
     for (size_t i = 0; i < arena->group_count; i++) {
-        hash = hash_word(hash, (uint64_t)arena->groups[i].dtype);
-        hash = hash_word(hash, arena->groups[i].padded);
+        const ashlar_arena_group *group = &arena->groups[i];
+        hash_words(&hash, (size_t[]){group->bytes, group->padded, group->dtype}, 3);
+        hash_words(&hash, group->offset, ASHLAR_LAYOUT_COUNT);
     }
     for (size_t i = 0; i < arena->tensor_count; i++) {
-        const ashlar_tensor_info *info = &arena->tensors[i].info;
-        hash = hash_word(hash, info->offset[ASHLAR_LAYOUT_STORAGE]);
-        hash = hash_word(hash, info->rank);
-        for (size_t d = 0; d < info->rank; d++) {
-            hash = hash_word(hash, info->shape[d]);
-        }
+        const ashlar_arena_entry *tensor = &arena->tensors[i];
+        const ashlar_tensor_info *info = &tensor->info;
+        hash_words(&hash, (size_t[]){tensor->group, tensor->group_offset, arena->order[i]}, 3);
+        hash_words(&hash, (size_t[]){info->dtype, info->rank, info->elements, info->bytes}, 4);
+        hash_words(&hash, info->shape, ASHLAR_RANK_MAX);
+        hash_words(&hash, info->offset, ASHLAR_LAYOUT_COUNT);
     }
     return hash;
 }
@@ -419,14 +398,12 @@ static void sort_tensors(ashlar_arena *arena, place *places) {
     qsort(places, arena->tensor_count, sizeof *places, compare_places);
     for (size_t i = 0; i < arena->tensor_count; i++) {
         arena->order[i] = places[i].tensor;
-        ASHLAR_CHECK2(i == 0 || places[i - 1].offset < places[i].offset);
     }
 }
 
 ashlar_status ashlar__arena_place(ashlar_arena *arena) {
     size_t total[ASHLAR_LAYOUT_COUNT] = {0};
     place *places = NULL;
-    ASHLAR_CHECK2(arena->tensor_count > 0);
     ashlar_status status = pad_groups(arena);
     if (status == ASHLAR_OK) {
         choose_buckets(arena);
@@ -439,7 +416,7 @@ ashlar_status ashlar__arena_place(ashlar_arena *arena) {
         place_tensors(arena);
         sort_tensors(arena, places);
         memcpy(arena->bytes, total, sizeof total);
-        arena->layout_hash = hash_layout(arena);
+        arena->layout_hash = ashlar__arena_hash(arena);
     } else {
         ashlar__arena_unplace(arena);
     }
@@ -503,7 +480,6 @@ size_t ashlar__arena_runs(const ashlar_arena *arena, ashlar_arena_run *runs) {
         }
         count++;
     }
-    ASHLAR_CHECK2(count > 0 && count <= arena->tensor_count);
     end_run(&runs[count - 1], arena->bytes[ASHLAR_LAYOUT_STORAGE], arena->tensor_count);
     return count;
 }

@@ -3,11 +3,11 @@
  *
  * Invariants after commit, for groups in declaration order and for every layout L:
  *   offset[L] of group i + 1  = offset[L] of group i
- *                               + ashlar__layout_bytes(`dtype` of group i, `padded` of group i, L)
+ *                               + layout_bytes(`dtype` of group i, `padded` of group i, L)
  *   bytes[L] of the arena     = the same sum over all groups
  *   padded of a group        >= bytes of the group; a multiple of ASHLAR_ARENA_ALIGN
  *   offset[L] of a tensor     = offset[L] of its group
- *                               + ashlar__layout_bytes(its dtype, its group_offset, L)
+ *                               + layout_bytes(its dtype, its group_offset, L)
  *   buckets                   cover the groups from the last to the first, without gaps */
 #ifndef ASHLAR_ARENA_IMPL_H
 #define ASHLAR_ARENA_IMPL_H
@@ -56,20 +56,12 @@ struct ashlar_arena {
     ashlar_arena_bucket *buckets;
     size_t bucket_count;
     size_t bytes[ASHLAR_LAYOUT_COUNT];
-    uint64_t layout_hash; /* of all offsets, types and shapes: equal layouts have equal hashes */
+    uint64_t layout_hash;               /* of ashlar__arena_hash(): equal layouts have equal ones */
     void *regions[ASHLAR_REGION_COUNT]; /* blocks of bytes[layout of the region]; NULL: none */
 };
 
 /* The layout of a region. The region must be valid. */
 ashlar_layout ashlar__region_layout(ashlar_region region);
-
-/* The bytes that elements of `dtype` take in `layout`, if they take `storage_bytes` in the storage
- * layout (a whole number of elements). SIZE_MAX if the result does not fit. */
-size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout);
-
-/* The offset in `layout` of the element that lies at `offset` in the storage layout. The storage
- * layout's end gives the end of `layout`. */
-size_t ashlar__arena_offset_in(const ashlar_arena *arena, ashlar_layout layout, size_t offset);
 
 /* The element type that a tensor of `dtype` has in `layout`, which must have a place for it. */
 ashlar_dtype ashlar__layout_dtype(ashlar_dtype dtype, ashlar_layout layout);
@@ -81,9 +73,8 @@ static inline bool ashlar__layout_has(ashlar_layout layout, ashlar_dtype dtype) 
 /* The bytes of a tensor in a layout. `tensor` must be a valid index. */
 size_t ashlar__arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layout, size_t tensor);
 
-/* Allocate a block for each of `regions` that has none yet and is not empty. On failure no block is
- * allocated. The blocks' contents are undefined. *taken: the regions that got a block. The arena
- * must be placed. Errors: those of ashlar_alloc(). */
+/* Allocate a block, of undefined contents, for each of `regions` that has none yet and is not
+ * empty; on failure for none. The arena must be placed. Errors: those of ashlar_alloc(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
                                                    ashlar_stream stream, unsigned regions,
                                                    unsigned *taken);
@@ -101,11 +92,14 @@ ashlar_arena_binding *ashlar__arena_find_binding(const ashlar_arena *arena, void
 /* Whether a part of the arena lies at [ptr, ptr + bytes). */
 bool ashlar__arena_has(const ashlar_arena *arena, const void *ptr, size_t bytes);
 
-/* Describe the part of the arena that lies at [ptr, ptr + bytes), such as "40 bytes into tensor x
- * (gradients)", or "none of the arena's memory". */
+/* Describe what of the arena lies at `ptr`, or else in the `bytes` bytes from there on, such as "40
+ * bytes into tensor x (gradients)", or "none of the arena's memory". */
 enum { ASHLAR_WHERE_BYTES = 256 };
 void ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
                             char text[static ASHLAR_WHERE_BYTES]);
+
+/* A hash of all offsets, types and shapes. The arena must be placed. */
+uint64_t ashlar__arena_hash(const ashlar_arena *arena);
 
 /* Compute the offsets of every group and tensor: commit's arithmetic, without device memory.
  * Errors: ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM; nothing is placed then. */
@@ -113,11 +107,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__arena_place(ashlar_arena *arena);
 void ashlar__arena_unplace(ashlar_arena *arena); /* undoes ashlar__arena_place() */
 
 /* A run: as many tensors as follow each other in address order with one type and equal options,
- * with the padding between and behind them. Element i of a run lies at offset[L] + i * bytes of an
- * element in layout L, in every region of that layout, so a kernel can treat it as a flat array.
- *
- * Unless options differ inside a group, every run begins at a multiple of ASHLAR_ARENA_ALIGN, and
- * its size is a multiple of it. */
+ * with the padding between and behind them. A kernel can treat it as a flat array, in every region.
+ * Unless options differ inside a group, its begin and its size are multiples of
+ * ASHLAR_ARENA_ALIGN. */
 typedef struct ashlar_arena_run {
     ashlar_dtype dtype;
     ashlar_tensor_options options; /* rate_scale is never 0: a declared 0 has become 1 */

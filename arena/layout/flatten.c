@@ -1,7 +1,6 @@
 /* flatten.c - gathers tensors that lie scattered in memory into a region. */
 #include <ashlar/arena.h>
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,25 +19,17 @@ typedef struct piece {
     void *dst;
 } piece;
 
-/* A piece in the order of addresses. */
-typedef struct address_key {
-    uintptr_t address;
-    const piece *of;
-} address_key;
-
 typedef struct gather {
     ashlar_arena *arena;
     ashlar_region region;
-    piece *pieces;     /* at first one for each item, in the end one for each tensor to move */
-    address_key *keys; /* two for each item; by_address and the room to sort it */
-    address_key *by_address;
+    piece *pieces; /* at first one for each item, in the end one for each tensor to move */
+    const piece **by_address;
     size_t count;
     ashlar_copy_span *spans;
     size_t span_count;
     ashlar_snapshot *snapshot; /* of the owner's blocks; NULL: there is no owner */
     void **freed;              /* [freed_count] blocks to be freed */
     size_t freed_count;
-    bool is_unmarked; /* no use was recorded: free the blocks on the stream of the copy */
     ashlar_flatten_stats stats;
 } gather;
 
@@ -54,7 +45,6 @@ static ashlar_status read_item(const gather *g, const ashlar_flatten_item *item,
     *out = (piece){.bytes = ashlar__arena_tensor_bytes(g->arena, layout, item->tensor),
                    .tensor = item->tensor,
                    .dst = dst};
-    ASHLAR_CHECK2(out->bytes > 0);
     ASHLAR_FAIL_IF(item->pointer == NULL || *item->pointer == NULL, ASHLAR_EINVAL,
                    "flatten: the pointer to tensor %s is NULL", name_of(g, out));
     out->src = (uintptr_t)*item->pointer;
@@ -71,62 +61,22 @@ static int compare_tensors(const void *x, const void *y) {
     return (a->tensor > b->tensor) - (a->tensor < b->tensor);
 }
 
-/* Items mostly come in order. */
-static void sort_by_tensor(gather *g) {
-    size_t sorted = 1;
-    while (sorted < g->count && g->pieces[sorted - 1].tensor <= g->pieces[sorted].tensor) {
-        sorted++;
-    }
-    if (sorted < g->count) {
-        qsort(g->pieces, g->count, sizeof *g->pieces, compare_tensors);
-    }
+static int compare_addresses(const void *x, const void *y) {
+    const piece *a = *(const piece *const *)x, *b = *(const piece *const *)y;
+    return (a->src > b->src) - (a->src < b->src);
 }
 
-enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS };
-
-static size_t digit_of(const address_key *key, unsigned shift) {
-    return key->address >> shift & (DIGITS - 1);
-}
-
-/* to = from, stably sorted by the digit at `shift`. Returns whether there was anything to sort. */
-static bool sort_by_digit(const address_key *from, size_t count, unsigned shift, address_key *to) {
-    size_t starts[DIGITS + 1] = {0};
-    for (size_t i = 0; i < count; i++) {
-        starts[digit_of(&from[i], shift) + 1]++;
-    }
-    if (count == 0 || starts[digit_of(from, shift) + 1] == count) {
-        return false;
-    }
-    for (size_t digit = 0; digit < DIGITS; digit++) {
-        starts[digit + 1] += starts[digit];
-    }
-    for (size_t i = 0; i < count; i++) {
-        to[starts[digit_of(&from[i], shift)]++] = from[i];
-    }
-    return true;
-}
-
-/* Sort by one digit after the other: thousands of addresses share most of their digits, and
- * comparing them would take a quarter of the time of copying small tensors. */
 static void sort_by_address(gather *g) {
-    address_key *from = g->keys, *to = g->keys + g->count;
     for (size_t i = 0; i < g->count; i++) {
-        from[i] = (address_key){g->pieces[i].src, &g->pieces[i]};
+        g->by_address[i] = &g->pieces[i];
     }
-    for (unsigned shift = 0; shift < CHAR_BIT * sizeof from->address; shift += DIGIT_BITS) {
-        if (sort_by_digit(from, g->count, shift, to)) {
-            address_key *const sorted = to;
-            to = from;
-            from = sorted;
-        }
-    }
-    g->by_address = from;
+    qsort(g->by_address, g->count, sizeof *g->by_address, compare_addresses);
 }
 
 /* Keep one piece for each tensor; several items may name the same tensor. */
 static ashlar_status unite_tied(gather *g) {
     size_t count = 0;
-    sort_by_tensor(g);
+    qsort(g->pieces, g->count, sizeof *g->pieces, compare_tensors);
     for (size_t i = 0; i < g->count; i++) {
         const piece *last = count > 0 ? &g->pieces[count - 1] : NULL;
         if (last == NULL || last->tensor != g->pieces[i].tensor) {
@@ -157,9 +107,8 @@ static void drop_in_place(gather *g) {
 /* Refuse pieces that overlap each other or the arena. */
 static ashlar_status check_apart(const gather *g) {
     for (size_t i = 0; i < g->count; i++) {
-        const piece *const p = g->by_address[i].of;
-        const piece *const next = i + 1 < g->count ? g->by_address[i + 1].of : NULL;
-        ASHLAR_CHECK2(next == NULL || p->src <= next->src);
+        const piece *const p = g->by_address[i];
+        const piece *const next = i + 1 < g->count ? g->by_address[i + 1] : NULL;
         if (ashlar__arena_has(g->arena, (const void *)p->src, p->bytes)) {
             char place[ASHLAR_WHERE_BYTES];
             ashlar__arena_describe(g->arena, (const void *)p->src, p->bytes, place);
@@ -194,7 +143,6 @@ static void merge_copies(gather *g) {
         }
         g->stats.copied_bytes += p->bytes;
     }
-    ASHLAR_CHECK2(g->span_count <= g->count);
     g->stats.copies = g->span_count;
     g->stats.merged = g->count - g->span_count;
 }
@@ -247,17 +195,14 @@ static ashlar_status find_blocks(gather *g) {
     return ASHLAR_OK;
 }
 
-/*
- * Pieces do not overlap. So a block can be freed if its pieces have as many bytes together as the
- * block.
- */
+/* A block can be freed if its pieces, which do not overlap, have as many bytes together. */
 static void choose_freed(gather *g) {
     for (size_t i = 0, end; i < g->count; i = end) {
         size_t bytes = 0;
-        const piece *const first = g->by_address[i].of;
+        const piece *const first = g->by_address[i];
         const ashlar_snapshot_block *const block = &g->snapshot->blocks[first->block];
-        for (end = i; end < g->count && g->by_address[end].of->block == first->block; end++) {
-            bytes += g->by_address[end].of->bytes;
+        for (end = i; end < g->count && g->by_address[end]->block == first->block; end++) {
+            bytes += g->by_address[end]->bytes;
         }
         ASHLAR_CHECK2(bytes <= block->bytes);
         if (bytes == block->requested_bytes) {
@@ -267,7 +212,6 @@ static void choose_freed(gather *g) {
         }
     }
     g->stats.freed_blocks = g->freed_count;
-    ASHLAR_CHECK2(g->freed_count + g->stats.kept_blocks <= g->count);
 }
 
 /* Choose the blocks to free. Their next user will wait for the work queued on `stream`. */
@@ -275,21 +219,17 @@ static ashlar_status prepare_blocks(gather *g, ashlar_allocator *owner, ashlar_s
     ASHLAR_TRY(ashlar_allocator_take_snapshot(owner, &g->snapshot));
     ASHLAR_TRY(find_blocks(g));
     choose_freed(g);
-    for (size_t i = 0; i < g->freed_count && !g->is_unmarked; i++) {
-        const ashlar_status status = ashlar_record_stream(owner, g->freed[i], stream);
-        g->is_unmarked = status == ASHLAR_EPOINTER; /* guard=unmap: one stream per block */
-        ASHLAR_TRY(g->is_unmarked ? ASHLAR_OK : status);
+    for (size_t i = 0; i < g->freed_count; i++) {
+        ASHLAR_TRY(ashlar_record_stream(owner, g->freed[i], stream));
     }
     return ASHLAR_OK;
 }
 
 /* Free all the chosen blocks, even if one fails. Returns the first failure. */
-static ashlar_status free_blocks(const gather *g, ashlar_allocator *owner, ashlar_stream stream) {
+static ashlar_status free_blocks(const gather *g, ashlar_allocator *owner) {
     ashlar_status first = ASHLAR_OK;
-    ASHLAR_CHECK2(owner != NULL || g->freed_count == 0);
     for (size_t i = 0; i < g->freed_count; i++) {
-        const ashlar_status status = g->is_unmarked ? ashlar_free_on(owner, g->freed[i], stream)
-                                                    : ashlar_free(owner, g->freed[i]);
+        const ashlar_status status = ashlar_free(owner, g->freed[i]);
         first = first == ASHLAR_OK ? status : first;
     }
     return first;
@@ -312,10 +252,10 @@ static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, siz
                                 ashlar_allocator *owner, ashlar_stream stream) {
     /* Not zeroed: what is read was written. */
     g->pieces = ashlar__host_realloc(NULL, count, sizeof *g->pieces);
-    g->keys = ashlar__host_realloc(NULL, count, 2 * sizeof *g->keys);
+    g->by_address = ashlar__host_realloc(NULL, count, sizeof *g->by_address);
     g->spans = ashlar__host_realloc(NULL, count, sizeof *g->spans);
     g->freed = owner == NULL ? NULL : ashlar__host_calloc(count, sizeof *g->freed);
-    ASHLAR_FAIL_IF(g->pieces == NULL || g->keys == NULL || g->spans == NULL ||
+    ASHLAR_FAIL_IF(g->pieces == NULL || g->by_address == NULL || g->spans == NULL ||
                        (owner != NULL && g->freed == NULL) ||
                        !ashlar__arena_reserve_bindings(g->arena, count),
                    ASHLAR_EHOSTMEM, "no host memory to flatten %zu tensors", count);
@@ -341,16 +281,14 @@ ashlar_status ashlar_arena_flatten(ashlar_arena *arena, ashlar_region region,
         for (size_t i = 0; i < count; i++) {
             repoint(&g, &items[i]);
         }
-        status = free_blocks(&g, owner, stream);
+        status = free_blocks(&g, owner);
     }
-    if (status == ASHLAR_OK) {
-        if (stats != NULL) {
-            *stats = g.stats;
-        }
+    if (status == ASHLAR_OK && stats != NULL) {
+        *stats = g.stats;
     }
     ashlar_snapshot_free(g.snapshot);
     ashlar__host_free(g.pieces);
-    ashlar__host_free(g.keys);
+    ashlar__host_free(g.by_address);
     ashlar__host_free(g.spans);
     ashlar__host_free(g.freed);
     return status;

@@ -1,8 +1,31 @@
-/* optimizer_cpu.c - runs an optimizer's job on the CPU: the worker threads share its chunks. */
+/* optimizer_cpu.c - runs an optimizer's job on the CPU: the worker threads share its chunks,
+ * with the loops of the best instruction set. */
 #include "allocator/base/check_level.h"
-#include "arena/optimizer/optimizer_formula.h"
-#include "arena/optimizer/optimizer_kernels.h"
+#include "arena/compute/element.h"
 #include "arena/compute/workers.h"
+#include "arena/optimizer/optimizer_impl.h"
+
+#define SUM(type, set) ashlar__optimizer_sum_##type##_##set
+#define UPDATE(type, set) &ashlar__optimizer_updates_##type##_##set
+#define DEFINE_SET(set)                                                \
+    const ashlar_optimizer_kernels ashlar__optimizer_kernels_##set = { \
+        .sum = {[ASHLAR_F32] = SUM(f32, set),                          \
+                [ASHLAR_F64] = SUM(f64, set),                          \
+                [ASHLAR_F16] = SUM(f16, set),                          \
+                [ASHLAR_BF16] = SUM(bf16, set)},                       \
+        .update = {[ASHLAR_F32] = UPDATE(f32, set),                    \
+                   [ASHLAR_F64] = UPDATE(f64, set),                    \
+                   [ASHLAR_F16] = UPDATE(f16, set),                    \
+                   [ASHLAR_BF16] = UPDATE(bf16, set)},                 \
+    };
+ASHLAR_SETS(DEFINE_SET)
+_Static_assert(ASHLAR_DTYPE_COUNT == 4, "a table has a row for each element type");
+
+const ashlar_optimizer_kernels *ashlar__optimizer_kernels_best(void) {
+#define ROW(set) &ashlar__optimizer_kernels_##set,
+    static const ashlar_optimizer_kernels *const sets[] = {ASHLAR_SETS(ROW)};
+    return sets[ashlar__best_set()];
+}
 
 /* PIECE_ELEMENTS: the least that is worth waking a thread for, about ten microseconds of work.
  * PIECES_EACH: the most pieces for each thread. Several even out when the threads end; but more
@@ -33,7 +56,6 @@ static void piece_chunks(const share *s, size_t i, size_t *first, size_t *end) {
     *first = s->job->first_chunk + i * whole + (i < more ? i : more);
     *end = *first + whole + (i < more);
     ASHLAR_CHECK2(*first < *end && *end <= s->job->end_chunk);
-    ASHLAR_CHECK2(i + 1 < s->pieces || *end == s->job->end_chunk);
 }
 
 static void *at(const void *array, size_t first, size_t width) {
@@ -58,7 +80,6 @@ static ashlar_optimizer_run cut(const ashlar_optimizer_run *run, size_t first, s
     const size_t width = ashlar_dtype_bytes(run->dtype);
     const size_t state_width = run->dtype == ASHLAR_F64 ? sizeof(double) : sizeof(float);
     ashlar_optimizer_run piece = *run;
-    ASHLAR_CHECK2(run->parameters != NULL && run->gradients != NULL);
     ASHLAR_CHECK2(count > 0 && first + count <= run->elements);
     piece.parameters = at(piece.parameters, first, width);
     piece.gradients = at(piece.gradients, first, width);
@@ -103,10 +124,8 @@ void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
     ASHLAR_CHECK2(job->passes != 0 && job->first_chunk <= job->end_chunk);
     ASHLAR_CHECK2((job->run_count == 0) == (job->first_chunk == job->end_chunk));
     share s = {.job = job, .kernels = kernels, .pieces = count_pieces(job)};
-    if ((job->passes & ASHLAR_OPTIMIZER_SQUARES) != 0) {
+    if ((job->passes & ASHLAR_OPTIMIZER_SUM) != 0) {
         ashlar__workers_run(s.pieces, sum_piece, &s);
-    }
-    if ((job->passes & ASHLAR_OPTIMIZER_ADD) != 0) {
         add_partials(job);
     }
     if ((job->passes & ASHLAR_OPTIMIZER_DECIDE) != 0) {

@@ -1,5 +1,5 @@
 /* optimizer_cuda.c - loads the optimizer's kernels on a CUDA device, and launches jobs. */
-#include "arena/optimizer/optimizer_cuda.h"
+#include "arena/optimizer/optimizer_impl.h"
 
 #include "arena/compute/cuda_kernels.h"
 #include "allocator/base/check_level.h"
@@ -67,12 +67,12 @@ static ashlar_status launch(ashlar_optimizer_cuda *cuda, int kernel, size_t bloc
 static ashlar_status launch_parts(ashlar_optimizer_cuda *cuda, const ashlar_optimizer_job *job,
                                   ashlar_stream stream) {
     const size_t chunks = job->end_chunk - job->first_chunk;
-    const unsigned add_or_decide = ASHLAR_OPTIMIZER_ADD | ASHLAR_OPTIMIZER_DECIDE;
+    const unsigned sum_or_decide = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE;
     ashlar_status status = ASHLAR_OK;
-    if ((job->passes & ASHLAR_OPTIMIZER_SQUARES) != 0) {
+    if ((job->passes & ASHLAR_OPTIMIZER_SUM) != 0) {
         status = launch(cuda, KERNEL_SUM, chunks, ASHLAR_CHUNK_THREADS, job, stream);
     }
-    if (status == ASHLAR_OK && (job->passes & add_or_decide) != 0) {
+    if (status == ASHLAR_OK && (job->passes & sum_or_decide) != 0) {
         status = launch(cuda, KERNEL_DECIDE, 1, ASHLAR_DECIDE_THREADS, job, stream);
     }
     for (int dtype = 0; dtype < ASHLAR_DTYPE_COUNT; dtype++) {

@@ -5,10 +5,10 @@
 #include <assert.h>
 
 #include "arena/compute/element.h"
-#include "arena/optimizer/optimizer_cuda.h"
+#include "arena/optimizer/optimizer_impl.h"
 
 enum {
-    LANES = 16,             /* interleaved partial sums of a chunk, as in optimizer_sum.c */
+    LANES = 16,             /* interleaved partial sums of a chunk, as in optimizer_loops.c */
     ROOM_BYTES = 16 * 1024, /* for a chunk of floats, or half of one of doubles */
 };
 
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)
 __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
     ashlar_kernel_decide(const __grid_constant__ ashlar_optimizer_job job) {
     __shared__ double sums[ASHLAR_DECIDE_THREADS];
-    if ((job.passes & ASHLAR_OPTIMIZER_ADD) != 0) {
+    if ((job.passes & ASHLAR_OPTIMIZER_SUM) != 0) {
         double sum = 0;
         for (size_t i = job.first_chunk + threadIdx.x; i < job.end_chunk;
              i += ASHLAR_DECIDE_THREADS) {

@@ -2,7 +2,7 @@
  * (internal; CUDA C). No include guard: optimizer_cuda.cu includes it for each element type. A
  * thread takes one unit at a time, 16 bytes of reals, if the arrays are aligned to units. */
 #include "arena/compute/element.h"
-#include "arena/optimizer/optimizer_cuda.h"
+#include "arena/optimizer/optimizer_impl.h"
 
 enum {
     ASHLAR_NAME(unit_count) = 16 / sizeof(ASHLAR_REAL),

@@ -1,12 +1,21 @@
-/* optimizer_impl.h - a launch of the optimizer, with its runs, chunks and device memory; the same
- * on every back end (internal; C and CUDA C).
- *
+/* optimizer_impl.h - a launch of the optimizer, with its runs, chunks and device memory; the
+ * arithmetic of a step and of a run; the loops and the kernels (internal; C and CUDA C). */
+#ifndef ASHLAR_OPTIMIZER_IMPL_H
+#define ASHLAR_OPTIMIZER_IMPL_H
+
+#include <float.h>
+#include <math.h>
+
+#include <ashlar/optimizer.h>
+
+#include "allocator/base/compiler.h"
+
+/*
  * One launch is a job of up to three passes, one after the other:
  *
  *   SUM      adds the squares of the gradients, as they are stored, to scalars->sum; the first SUM
- *            after a decision, and one of a job that decides, begins at 0. It has two halves:
- *            SQUARES adds up the squares of each chunk, and ADD these sums
- *   DECIDE   sets scalars->state and the step's factors, from scalars->sum (optimizer_formula.h)
+ *            after a decision, and one of a job that decides, begins at 0
+ *   DECIDE   sets scalars->state and the step's factors, from scalars->sum
  *   UPDATE   updates every element of the runs; does nothing if scalars->state.is_skipped. If
  *            scalars->state.step is 1, masters are first made from their parameters.
  *
@@ -17,11 +26,8 @@
  * partials[c]. Sums are in double, and added in an order that depends only on the runs:
  *
  *   runs[0].first_chunk == 0
- *   runs[r + 1].first_chunk == runs[r].first_chunk + ceil(runs[r].elements / CHUNK) */
-#ifndef ASHLAR_OPTIMIZER_IMPL_H
-#define ASHLAR_OPTIMIZER_IMPL_H
-
-#include <ashlar/optimizer.h>
+ *   runs[r + 1].first_chunk == runs[r].first_chunk + ceil(runs[r].elements / CHUNK)
+ */
 
 enum { ASHLAR_OPTIMIZER_CHUNK = 4096 /* elements */ };
 
@@ -47,10 +53,9 @@ typedef struct ashlar_optimizer_rule {
     ashlar_optimizer_config config;
 } ashlar_optimizer_rule;
 
-/* Elements that are treated alike and follow each other in every array. `elements` may be any
- * number, and the arrays are aligned to their elements only: in an arena, runs begin at multiples
- * of 256 B, and have such sizes, unless options differ inside a group. fp16 and bf16 parameters
- * have fp32 moments and an fp32 master; fp64 parameters have fp64 moments. */
+/* Elements that are treated alike and follow each other in every array, which are aligned to their
+ * elements only. fp16 and bf16 parameters have fp32 moments and an fp32 master; fp64 parameters
+ * have fp64 moments. */
 typedef struct ashlar_optimizer_run {
     void *parameters;      /* [elements] of dtype, updated */
     const void *gradients; /* [elements] of dtype */
@@ -76,11 +81,9 @@ typedef struct ashlar_optimizer_scalars {
 } ashlar_optimizer_scalars;
 
 enum {
-    ASHLAR_OPTIMIZER_SQUARES = 1,
-    ASHLAR_OPTIMIZER_ADD = 2,
-    ASHLAR_OPTIMIZER_SUM = ASHLAR_OPTIMIZER_SQUARES | ASHLAR_OPTIMIZER_ADD,
-    ASHLAR_OPTIMIZER_DECIDE = 4,
-    ASHLAR_OPTIMIZER_UPDATE = 8,
+    ASHLAR_OPTIMIZER_SUM = 1,
+    ASHLAR_OPTIMIZER_DECIDE = 2,
+    ASHLAR_OPTIMIZER_UPDATE = 4,
 };
 
 #define ASHLAR_DTYPE_BIT(dtype) (1u << (unsigned)(dtype))
@@ -115,17 +118,12 @@ void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_r
 /* The algorithm that a configuration's kind and values ask for. */
 ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *config);
 
-/* Read a program's configuration, and replace each field that is 0 by the kind's default. Errors:
- * those of ashlar_optimizer_check(). */
+/* ashlar_optimizer_check(), and replace each field that is 0 by the kind's default. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_take(ashlar_optimizer_config *config,
                                                        const ashlar_optimizer_config *given);
 
-/* Run a whole step like ashlar_optimizer_step(). The step reads its learning rate from device
- * memory when it runs, so that it can be captured.
- *
- * rate_at   the caller guarantees a value of 0 .. most
- *
- * Errors: those of ashlar_optimizer_step() at the learning rate `most`. */
+/* ashlar_optimizer_step() that reads its learning rate, 0 .. most, from device memory when it runs,
+ * so that it can be captured. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_step_at(ashlar_optimizer *optimizer,
                                                           const double *rate_at, double most,
                                                           double gradient_scale,
@@ -174,5 +172,221 @@ void ashlar__optimizer_cuda_close(ashlar_optimizer_cuda *cuda); /* NULL is allow
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_cuda_run(ashlar_optimizer_cuda *cuda,
                                                            const ashlar_optimizer_job *job,
                                                            ashlar_stream stream);
+
+/* ---- the arithmetic, once per step and once per run, on every back end ----
+ *
+ * That per element is in optimizer_update.h. All is compiled without contraction
+ * (-ffp-contract=off, nvcc -fmad=false), so that every back end gets the same bits.
+ *
+ * Sources: torch.optim's documentation of SGD, Adam, AdamW, Adagrad and RMSprop and of
+ * torch.amp.GradScaler (PyTorch 2); clipping as in Pascanu et al. 2013. */
+
+/* base^n, by repeated squaring: the same bits on every back end; those of pow() may differ. */
+ASHLAR_SHARED_FN double ashlar__power(double base, uint64_t n) {
+    double result = 1;
+    for (; n != 0; n >>= 1) {
+        if ((n & 1) != 0) {
+            result *= base;
+        }
+        base *= base;
+    }
+    return result;
+}
+
+/* The run that `chunk` belongs to: the last run that begins at or before it. */
+ASHLAR_SHARED_FN size_t ashlar__formula_find_run(const ashlar_optimizer_job *job, size_t chunk) {
+    size_t low = 0, high = job->run_count; /* always runs[low].first_chunk <= chunk */
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (job->runs[middle].first_chunk <= chunk) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* The run of a chunk, and which of its elements are in the chunk and covered by the job. */
+ASHLAR_SHARED_FN size_t ashlar__formula_clip(const ashlar_optimizer_job *job, size_t chunk,
+                                             size_t *first, size_t *count) {
+    const size_t run = ashlar__formula_find_run(job, chunk);
+    const ashlar_optimizer_run *r = &job->runs[run];
+    const size_t begin = (chunk - r->first_chunk) * ASHLAR_OPTIMIZER_CHUNK;
+    const size_t low = run == 0 ? job->first : 0;
+    const size_t high = run + 1 == job->run_count ? job->end : r->elements;
+    const size_t full = begin + ASHLAR_OPTIMIZER_CHUNK;
+    *first = begin > low ? begin : low;
+    *count = (full < high ? full : high) - *first;
+    return run;
+}
+
+/* Update the loss scale as GradScaler does. `is_good`: every gradient was finite. */
+ASHLAR_SHARED_FN void ashlar__formula_rescale(const ashlar_optimizer_config *config,
+                                              ashlar_optimizer_state *state, bool is_good) {
+    if (!is_good) {
+        const double smaller = state->loss_scale * config->scale_backoff;
+        state->loss_scale = smaller >= (double)FLT_MIN ? smaller : (double)FLT_MIN;
+        state->good_steps = 0;
+    } else if (++state->good_steps >= config->scale_interval) {
+        const double larger = state->loss_scale * config->scale_growth;
+        state->loss_scale = larger <= (double)FLT_MAX ? larger : state->loss_scale;
+        state->good_steps = 0;
+    }
+}
+
+/* The end of the pass SUM: add `sum`, the sum over the job's elements. Ranks that own a part of
+ * each bucket launch a SUM for each part, so launches before the decision add up. A job that also
+ * decides covers everything, so it begins at 0 and ignores the rest of an abandoned step. */
+ASHLAR_SHARED_FN void ashlar__formula_add_sum(unsigned passes, double sum,
+                                              ashlar_optimizer_scalars *scalars) {
+    const bool is_first = scalars->sum_count == 0 || (passes & ASHLAR_OPTIMIZER_DECIDE) != 0;
+    scalars->sum = is_first ? sum : scalars->sum + sum;
+    scalars->sum_count++;
+}
+
+/* The pass DECIDE, from scalars->sum. A skipped step sets no factors, since nobody reads them. */
+ASHLAR_SHARED_FN void ashlar__formula_decide(const ashlar_optimizer_config *config,
+                                             ashlar_algorithm algorithm, double gradient_scale,
+                                             ashlar_optimizer_scalars *scalars) {
+    ashlar_optimizer_state *state = &scalars->state;
+    const bool is_scaled = config->loss_scale > 0;
+    const double unscale = is_scaled ? gradient_scale / state->loss_scale : gradient_scale;
+    const double norm = sqrt(scalars->sum) * unscale;
+    const bool clips = config->clip_norm > 0 && norm > config->clip_norm;
+    const double factor = clips ? config->clip_norm / norm * unscale : unscale;
+    const bool is_good = norm <= DBL_MAX && factor <= (double)FLT_MAX; /* false for a NaN */
+    state->norm = norm;
+    state->is_skipped = !is_good;
+    scalars->sum_count = 0;
+    if (is_good) {
+        const bool is_adam = algorithm == ASHLAR_ALGORITHM_ADAM;
+        state->step++;
+        scalars->factor = factor;
+        scalars->bias1 = is_adam ? 1 - ashlar__power(config->beta1, state->step) : 1;
+        scalars->bias2 = is_adam ? 1 - ashlar__power(config->beta2, state->step) : 1;
+    } else {
+        state->skipped++;
+    }
+    if (is_scaled) {
+        ashlar__formula_rescale(config, state, is_good);
+    }
+}
+
+/* The factors for the elements of one run in one step. Each algorithm uses some of them. */
+typedef struct ashlar_optimizer_factors {
+    double scale;      /* multiplies the gradient */
+    double penalty;    /* 0 for AdamW; else penalty * parameter is added to the gradient */
+    double rate;       /* learning rate, with 1 / bias1 (Adam, AdamW) or rate decay (Adagrad) */
+    double shrink;     /* learning rate * weight decay for AdamW; 0 for the others */
+    double keep1;      /* multiplies the old moment1: beta1 or momentum */
+    double rest1;      /* multiplies the addend of moment1 */
+    double keep2;      /* multiplies the old moment2: beta2, smoothing, or 1 */
+    double rest2;      /* multiplies the squared gradient that is added to moment2 */
+    double root_scale; /* multiplies the root of moment2: 1 / sqrt(bias2), or 1 */
+    double epsilon;
+    bool is_first; /* first step: make masters from the parameters */
+} ashlar_optimizer_factors;
+
+ASHLAR_SHARED_FN double ashlar__formula_rate(const ashlar_optimizer_job *job) {
+    return job->rate_at != NULL ? *job->rate_at : job->learning_rate;
+}
+
+ASHLAR_SHARED_FN ashlar_optimizer_factors
+ashlar__formula_factors(const ashlar_optimizer_rule *rule, const ashlar_optimizer_scalars *scalars,
+                        const ashlar_optimizer_run *run, double learning_rate) {
+    const ashlar_optimizer_config *config = &rule->config;
+    const double rate = learning_rate * run->rate_scale;
+    const double decay = run->is_decayed ? config->weight_decay : 0;
+    const bool is_decoupled = config->kind == ASHLAR_OPTIMIZER_ADAMW;
+    ashlar_optimizer_factors f;
+    f.is_first = scalars->state.step == 1;
+    f.scale = scalars->factor;
+    f.penalty = is_decoupled ? 0 : decay;
+    f.shrink = is_decoupled ? rate * decay : 0;
+    f.rate = rate;
+    f.keep1 = config->momentum;
+    f.rest1 = 1;
+    f.keep2 = 1;
+    f.rest2 = 1;
+    f.root_scale = 1;
+    f.epsilon = config->epsilon;
+    if (rule->algorithm == ASHLAR_ALGORITHM_ADAM) {
+        f.rate = rate / scalars->bias1;
+        f.keep1 = config->beta1;
+        f.rest1 = 1 - config->beta1;
+        f.keep2 = config->beta2;
+        f.rest2 = 1 - config->beta2;
+        f.root_scale = 1 / sqrt(scalars->bias2);
+    } else if (config->kind == ASHLAR_OPTIMIZER_ADAGRAD) {
+        f.rate = rate / (1 + (double)(scalars->state.step - 1) * config->rate_decay);
+    } else if (config->kind == ASHLAR_OPTIMIZER_RMSPROP) {
+        f.keep2 = config->smoothing;
+        f.rest2 = 1 - config->smoothing;
+    } else if (!f.is_first) {
+        f.rest1 = 1 - config->dampening; /* the first step takes the whole gradient */
+    }
+    return f;
+}
+
+/* Each kernel has one parameter, an ashlar_optimizer_job, and no dynamic shared memory.
+ *
+ *   ashlar_kernel_sum      one block of CHUNK_THREADS for each of the job's chunks: partial sums
+ *   ashlar_kernel_decide   one block of DECIDE_THREADS: adds the partial sums to scalars->sum if
+ *                          job.passes has SUM, decides if it has DECIDE
+ *   ashlar_kernel_F_T      for each function F of ASHLAR_ALGORITHM_MAP and each type T: UPDATE of
+ *                          the runs of this type; blocks as for sum, of which those of other types
+ *                          do nothing. Registers are for one type, so that more blocks run
+ */
+enum { ASHLAR_CHUNK_THREADS = 128, ASHLAR_DECIDE_THREADS = 256 };
+
+/* What one block works on: the elements of one chunk that the job covers, all of one run. */
+typedef struct ashlar_optimizer_piece {
+    ashlar_optimizer_run run;
+    size_t first; /* counted in elements of the run */
+    unsigned count;
+    ashlar_optimizer_factors factors; /* set for UPDATE only */
+} ashlar_optimizer_piece;
+
+ASHLAR_SHARED_FN bool ashlar__is_aligned(const void *array, size_t bytes) {
+    return (uintptr_t)array % bytes == 0;
+}
+
+/* ---- the loops on one CPU core, for several instruction sets, all with the same bits ---- */
+
+/* Update every element of `piece`, a part of a run described as a run of its own. */
+typedef void ashlar_optimizer_update_fn(const ashlar_optimizer_factors *factors,
+                                        const ashlar_optimizer_run *piece);
+
+typedef ashlar_optimizer_update_fn *ashlar_optimizer_updates[ASHLAR_ALGORITHM_COUNT];
+
+/* The sum of the squares of values[count], in double. It has 16 interleaved partial sums, so that
+ * the order of additions is the same whether or not the compiler vectorises the loop. */
+typedef double ashlar_optimizer_sum_fn(const void *values, size_t count);
+
+/* The loops of one instruction set. */
+typedef struct ashlar_optimizer_kernels {
+    ashlar_optimizer_sum_fn *sum[ASHLAR_DTYPE_COUNT];
+    const ashlar_optimizer_updates *update[ASHLAR_DTYPE_COUNT];
+} ashlar_optimizer_kernels;
+
+#define ASHLAR_DECLARE_LOOPS(type, set)                           \
+    ashlar_optimizer_sum_fn ashlar__optimizer_sum_##type##_##set; \
+    extern const ashlar_optimizer_updates ashlar__optimizer_updates_##type##_##set;
+#define ASHLAR_DECLARE_SET(set)                                            \
+    extern const ashlar_optimizer_kernels ashlar__optimizer_kernels_##set; \
+    ASHLAR_DECLARE_LOOPS(f32, set)                                         \
+    ASHLAR_DECLARE_LOOPS(f64, set)                                         \
+    ASHLAR_DECLARE_LOOPS(f16, set)                                         \
+    ASHLAR_DECLARE_LOOPS(bf16, set)
+ASHLAR_DECLARE_SET(baseline)
+ASHLAR_DECLARE_SET(avx2)
+
+/* The loops of the best instruction set that this processor can run. */
+const ashlar_optimizer_kernels *ashlar__optimizer_kernels_best(void);
+
+/* Like ashlar__optimizer_cpu_run(), but with the given loops. For tests. */
+void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
+                                    const ashlar_optimizer_kernels *kernels);
 
 #endif /* ASHLAR_OPTIMIZER_IMPL_H */

@@ -54,7 +54,6 @@ static void *address(const ashlar_arena *arena, const ashlar_arena_run *run, ash
 static ashlar_optimizer_run describe(const ashlar_arena *arena, const ashlar_arena_run *run,
                                      unsigned regions) {
     const bool is_narrow = ashlar_dtype_is_narrow(run->dtype);
-    ASHLAR_CHECK2(run->options.rate_scale > 0); /* a declared 0 has become 1 */
     return (ashlar_optimizer_run){
         .parameters = address(arena, run, ASHLAR_REGION_PARAMETERS, regions),
         .gradients = address(arena, run, ASHLAR_REGION_GRADIENTS, regions),
@@ -77,7 +76,6 @@ static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
             continue;
         }
         const size_t begin = run->offset[ASHLAR_LAYOUT_STORAGE];
-        ASHLAR_CHECK2(run->elements > 0);
         ASHLAR_CHECK2(table->count == 0 || table->places[table->count - 1].end <= begin);
         table->runs[table->count] = describe(arena, run, regions);
         table->places[table->count] =
@@ -131,7 +129,6 @@ static size_t find(const ashlar_optimizer_table *table, size_t offset) {
             low = middle + 1;
         }
     }
-    ASHLAR_CHECK2(low == table->count || offset < table->places[low].end);
     return low;
 }
 
@@ -151,7 +148,6 @@ void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
                                     ashlar_optimizer_job *job) {
     const size_t chunk = ASHLAR_OPTIMIZER_CHUNK, stop = offset + bytes;
     const size_t first = find(table, offset);
-    ASHLAR_CHECK2(offset <= stop); /* the addition did not wrap */
     size_t end = find(table, stop);
     end += end < table->count && table->places[end].begin < stop;
     ashlar__optimizer_cover(job, NULL, 0);
@@ -170,7 +166,6 @@ void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
     job->end_chunk = table->runs[last].first_chunk + (job->end + chunk - 1) / chunk;
     job->elements = table->places[last].elements_before + job->end -
                     table->places[first].elements_before - job->first;
-    ASHLAR_CHECK2(job->elements > 0 && job->first < table->runs[first].elements);
     ASHLAR_CHECK2(job->end <= table->runs[last].elements);
     ASHLAR_CHECK2(job->first_chunk < job->end_chunk && job->end_chunk <= table->chunk_count);
 }

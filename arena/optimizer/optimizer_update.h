@@ -3,7 +3,7 @@
  * `gradient` is as stored, before scaling. A moment that the algorithm does not use may have any
  * value. An element whose parameter, gradient and moments are 0 keeps them 0: padding stays 0. */
 #include "arena/compute/element.h"
-#include "arena/optimizer/optimizer_formula.h"
+#include "arena/optimizer/optimizer_impl.h"
 
 /* The factors, computed in double and then rounded once to this type: 1.0f - 0.999f, computed in
  * float, would be wrong in its fifth digit. */

@@ -1,6 +1,6 @@
-/* nccl_check.c - proof, at compile time, that nccl.h in this folder agrees with NCCL's own header.
+/* nccl_check.c - proof, at compile time, that ranks_impl.h agrees with NCCL's own header.
  * Built only where NCCL's header is installed; contains no code. */
-#include "arena/reduce/nccl.h"
+#include "arena/reduce/ranks_impl.h"
 
 #include <nccl.h>
 

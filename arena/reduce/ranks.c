@@ -17,15 +17,6 @@
 #include "allocator/base/random.h"
 #include "allocator/device/device_impl.h"
 #include "arena/reduce/ranks_impl.h"
-#include "arena/reduce/sum.h"
-
-/* The function to pass to ashlar_launch(): agrees with the other ranks on an ashlar_ranks_call,
- * then makes it. Does nothing after a failure. */
-static void ranks_run(void *copied);
-
-/* A collective did not end: find out which rank is missing, and fail. Rank 0 asks, and waits some
- * seconds for answers. Every other rank answers, then waits for rank 0 to end the process. */
-static void ranks_name(ashlar_ranks *r, const ashlar_ranks_word *own);
 
 enum { DEFAULT_TIMEOUT_MS = 120000, LAST_WORDS_NS = 200000000 };
 
@@ -149,6 +140,286 @@ size_t ashlar_ranks_rank(const ashlar_ranks *r) {
 
 size_t ashlar_ranks_count(const ashlar_ranks *r) {
     return r->count;
+}
+
+/* ---- a collective by the engine, in a stream's order ---- */
+
+/* Rank 0 knows which rank is missing; the others only know that rank 0 has not answered. So they
+ * wait longer, and rank 0 reports first. */
+static const uint64_t GRACE_NS = UINT64_C(3000000000);
+
+/* After TURNS_AWAKE looks without news a waiting rank sleeps NAP_NS between looks. */
+enum { TURNS_AWAKE = 4000, NAP_NS = 50000 };
+
+#define fail ashlar__ranks_fail
+
+bool ashlar__ranks_fail(ashlar_ranks *r, const char *format, ...) {
+    va_list arguments;
+    if (atomic_exchange(&r->is_failing, true)) {
+        return false;
+    }
+    va_start(arguments, format);
+    (void)vsnprintf(r->failure, sizeof r->failure, format, arguments);
+    va_end(arguments);
+    atomic_store_explicit(&r->has_failed, true, memory_order_release);
+    return false;
+}
+
+static bool began(ashlar_ranks *r, const char *error) {
+    return error == NULL || fail(r, "rank %zu: %s", r->rank, error);
+}
+
+/* Wait until all requests have ended. False: the time is over, and request *pending has not ended;
+ * or something has failed, and *pending is `count`. */
+static bool wait_for(ashlar_ranks *r, ashlar_engine_request *requests, size_t count,
+                     uint64_t budget_ns, size_t *pending) {
+    const uint64_t end = ashlar__clock_ns() + budget_ns;
+    size_t first = 0;
+    for (size_t turn = 0; first < count; turn++) {
+        bool is_done = false;
+        if (!began(r, r->engine->test(&requests[first], &is_done))) {
+            *pending = count;
+            return false;
+        }
+        if (is_done) {
+            first++;
+            turn = 0;
+        } else if (turn > TURNS_AWAKE) {
+            (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        } else {
+            (void)sched_yield(); /* another rank may need this core */
+        }
+        if (!is_done && ashlar__clock_ns() > end) {
+            *pending = first;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Rank 0: receive a message of every other rank, or send each the answer, and wait. False: *late
+ * has not ended within the time, or something has failed. */
+static bool exchange(ashlar_ranks *r, ashlar_engine_message kind, uint64_t budget_ns,
+                     size_t *late) {
+    const size_t bytes = kind == ASHLAR_MESSAGE_HERE ? 1 : sizeof *r->words;
+    size_t pending = 0;
+    for (size_t i = 1; i < r->count; i++) {
+        ashlar_engine_request *request = &r->requests[i];
+        const char *error = kind == ASHLAR_MESSAGE_ANSWER
+                                ? r->engine->send(i, kind, &r->answer, sizeof r->answer, request)
+                                : r->engine->receive(i, kind, &r->words[i], bytes, request);
+        if (!began(r, error)) {
+            return false;
+        }
+    }
+    const bool is_done = wait_for(r, r->requests + 1, r->count - 1, budget_ns, &pending);
+    *late = pending + 1;
+    return is_done;
+}
+
+/* ---- agreement ---- */
+
+static bool gather_words(ashlar_ranks *r, const ashlar_ranks_word *own) {
+    size_t late = 0;
+    return exchange(r, ASHLAR_MESSAGE_WORD, r->timeout_ns, &late) ||
+           fail(r,
+                "rank %zu did not come to bucket %" PRIu64 " of step %" PRIu64 " within %" PRIu64
+                " s: it has ended, hangs, or is slower than --timeout",
+                late, own->number, own->step, r->timeout_ns / UINT64_C(1000000000));
+}
+
+/* Rank 0: compare the words with its own, and write the answer for all. */
+static void judge(ashlar_ranks *r, const ashlar_ranks_word *own) {
+    r->answer = (ashlar_ranks_answer){.is_good = true};
+    for (size_t i = 1; i < r->count && r->answer.is_good; i++) {
+        const ashlar_ranks_word *got = &r->words[i];
+        if (got->step == own->step && got->number == own->number && got->facts == own->facts) {
+            continue;
+        }
+        r->answer.is_good = false;
+        const bool is_there = got->step == own->step && got->number == own->number;
+        (void)snprintf(r->answer.why, sizeof r->answer.why,
+                       "rank %zu has diverged: it is at bucket %" PRIu64 " of step %" PRIu64
+                       ", rank 0 at bucket %" PRIu64 " of step %" PRIu64 "%s",
+                       i, got->number, got->step, own->number, own->step,
+                       is_there ? ", with other sizes, options, data or program" : "");
+    }
+}
+
+static bool answer_all(ashlar_ranks *r) {
+    size_t late = 0;
+    return exchange(r, ASHLAR_MESSAGE_ANSWER, r->timeout_ns, &late) ||
+           fail(r, "rank %zu does not listen any more", late);
+}
+
+static bool ask(ashlar_ranks *r, const ashlar_ranks_word *own) {
+    size_t pending = 0;
+    ashlar_engine_request requests[2];
+    r->words[0] = *own;
+    if (!began(r, r->engine->receive(0, ASHLAR_MESSAGE_ANSWER, &r->answer, sizeof r->answer,
+                                     &requests[0])) ||
+        !began(r,
+               r->engine->send(0, ASHLAR_MESSAGE_WORD, r->words, sizeof *r->words, &requests[1]))) {
+        return false;
+    }
+    return wait_for(r, requests, 2, r->timeout_ns + GRACE_NS, &pending) ||
+           fail(r,
+                "rank 0 did not answer rank %zu at bucket %" PRIu64 " of step %" PRIu64
+                ": it has ended, or hangs",
+                r->rank, own->number, own->step);
+}
+
+bool ashlar__ranks_agree(ashlar_ranks *r, const ashlar_ranks_word *own) {
+    if (r->rank > 0) {
+        if (!ask(r, own)) {
+            return false;
+        }
+        r->is_told = !r->answer.is_good;
+        return r->is_told ? fail(r, "%s", r->answer.why) : true;
+    }
+    if (!gather_words(r, own)) {
+        return false;
+    }
+    judge(r, own);
+    if (!answer_all(r)) {
+        return false;
+    }
+    return r->answer.is_good ? !atomic_load(&r->has_failed) : fail(r, "%s", r->answer.why);
+}
+
+bool ashlar__ranks_pass(ashlar_ranks *r, size_t from, size_t to, void *data, size_t bytes) {
+    ashlar_engine_request request;
+    size_t pending = 0;
+    if (r->rank != from && r->rank != to) {
+        return true;
+    }
+    const char *error = r->rank == from
+                            ? r->engine->send(to, ASHLAR_MESSAGE_DATA, data, bytes, &request)
+                            : r->engine->receive(from, ASHLAR_MESSAGE_DATA, data, bytes, &request);
+    return (began(r, error) && wait_for(r, &request, 1, r->timeout_ns, &pending)) ||
+           fail(r, "rank %zu does not talk to rank %zu: it has ended, or hangs",
+                r->rank == from ? to : from, r->rank);
+}
+
+/* ---- the collectives ---- */
+
+/* On rank 0, when a collective does not end: find a rank that does not say that it waits, too. */
+static bool name_missing(ashlar_ranks *r, const ashlar_ranks_word *own) {
+    size_t late = 0;
+    if (exchange(r, ASHLAR_MESSAGE_HERE, GRACE_NS, &late)) {
+        return fail(r, "bucket %" PRIu64 " of step %" PRIu64 " took longer than %" PRIu64 " s",
+                    own->number, own->step, r->timeout_ns / UINT64_C(1000000000));
+    }
+    return fail(
+        r, "rank %zu stopped in bucket %" PRIu64 " of step %" PRIu64 ": it has ended, or hangs",
+        late, own->number, own->step);
+}
+
+/* On another rank: say that this one waits, too, and leave it to rank 0 to end all. */
+static bool say_here(ashlar_ranks *r, const ashlar_ranks_word *own) {
+    ashlar_engine_request request;
+    size_t pending = 0;
+    if (!began(r, r->engine->send(0, ASHLAR_MESSAGE_HERE, "", 1, &request))) {
+        return false;
+    }
+    const uint64_t end = ashlar__clock_ns() + 2 * GRACE_NS;
+    (void)wait_for(r, &request, 1, 2 * GRACE_NS, &pending);
+    while (ashlar__clock_ns() < end) {
+        (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    }
+    return fail(r, "rank 0 stopped in bucket %" PRIu64 " of step %" PRIu64, own->number, own->step);
+}
+
+/* A collective did not end: find out which rank is missing, and fail. Rank 0 asks, and waits some
+ * seconds for answers. Every other rank answers, then waits for rank 0 to end the process. */
+static void ranks_name(ashlar_ranks *r, const ashlar_ranks_word *own) {
+    (void)(r->rank == 0 ? name_missing(r, own) : say_here(r, own));
+}
+
+static bool finish(ashlar_ranks *r, ashlar_engine_request *requests, size_t count,
+                   const ashlar_ranks_word *own) {
+    size_t pending = 0;
+    if (wait_for(r, requests, count, r->timeout_ns, &pending)) {
+        return true;
+    }
+    if (!atomic_load(&r->has_failed)) {
+        ranks_name(r, own);
+    }
+    return false;
+}
+
+/* Run the engine's own collective, in pieces whose elements it can count. */
+static void run_engine(const ashlar_ranks_call *c) {
+    ashlar_ranks *r = c->ranks;
+    const bool is_cut =
+        c->kind != ASHLAR_ENGINE_REDUCE_SCATTER && c->kind != ASHLAR_ENGINE_ALL_GATHER;
+    const size_t most = is_cut ? ASHLAR_ENGINE_ELEMENTS : c->elements;
+    const size_t item = ashlar_dtype_bytes(c->dtype);
+    for (size_t at = 0; at < c->elements; at += most) {
+        const size_t left = c->elements - at;
+        ashlar_engine_request request;
+        if (!began(r, r->engine->collect(c->kind, (char *)c->data + at * item,
+                                         left < most ? left : most, c->dtype, c->root, &request)) ||
+            !finish(r, &request, 1, &c->word)) {
+            return;
+        }
+    }
+    if (c->kind == ASHLAR_ENGINE_REDUCE_SCATTER && r->rank > 0) {
+        const size_t shard = c->elements / r->count * item;
+        memmove((char *)c->data + r->rank * shard, c->data, shard);
+    }
+}
+
+/* Swap a piece with another rank, and add that rank's: both ranks get the same bits. */
+static bool swap_and_add(const ashlar_ranks_call *c, size_t other, char *data, size_t count) {
+    ashlar_ranks *r = c->ranks;
+    const size_t bytes = count * ashlar_dtype_bytes(c->dtype);
+    ashlar_engine_request requests[2];
+    if (!began(r,
+               r->engine->receive(other, ASHLAR_MESSAGE_DATA, r->staging, bytes, &requests[0])) ||
+        !began(r, r->engine->send(other, ASHLAR_MESSAGE_DATA, data, bytes, &requests[1])) ||
+        !finish(r, requests, 2, &c->word)) {
+        return false;
+    }
+    ashlar__sum_add(c->dtype, data, r->staging, count);
+    return true;
+}
+
+/* After the round of distance d, each rank has the sum of the 2d ranks around it, which is a node
+ * of the tree. */
+static void run_tree(const ashlar_ranks_call *c) {
+    const ashlar_ranks *r = c->ranks;
+    const size_t item = ashlar_dtype_bytes(c->dtype), most = ASHLAR_RANKS_STAGING_BYTES / item;
+    for (size_t distance = 1; distance < r->count; distance *= 2) {
+        for (size_t at = 0; at < c->elements; at += most) {
+            const size_t left = c->elements - at, count = left < most ? left : most;
+            if (!swap_and_add(c, r->rank ^ distance, (char *)c->data + at * item, count)) {
+                return;
+            }
+        }
+    }
+}
+
+static void run(const ashlar_ranks_call *c) {
+    if (!ashlar__ranks_agree(c->ranks, &c->word)) {
+        return;
+    }
+    if (ashlar__ranks_adds(c->kind) && c->order == ASHLAR_RANKS_TREE) {
+        run_tree(c);
+    } else {
+        run_engine(c);
+    }
+}
+
+/* The function to pass to ashlar_launch(): agrees with the other ranks on an ashlar_ranks_call,
+ * then makes it. Does nothing after a failure. */
+static void ranks_run(void *copied) {
+    const ashlar_ranks_call *c = copied;
+    const uint64_t start = ashlar__clock_ns();
+    if (c->ranks->count > 1 && !atomic_load(&c->ranks->has_failed)) {
+        run(c);
+        atomic_fetch_add(&c->ranks->spent_ns, ashlar__clock_ns() - start);
+    }
 }
 
 /* ---- the table ---- */
@@ -299,301 +570,6 @@ double ashlar_ranks_seconds(const ashlar_ranks *r) {
 
 bool ashlar_ranks_reports(const ashlar_ranks *r) {
     return !atomic_load_explicit(&r->has_failed, memory_order_acquire) || !r->is_told;
-}
-
-/* ---- ranks run ---- */
-
-/*
- * Runs a collective by the engine, in a stream's order: the ranks first agree that
- * all are about to do the same, and none waits for ever.
- */
-
-/* Rank 0 knows which rank is missing; the others only know that rank 0 has not answered. So they
- * wait longer, and rank 0 reports first. */
-static const uint64_t GRACE_NS = UINT64_C(3000000000);
-
-/* After TURNS_AWAKE looks without news a waiting rank sleeps NAP_NS between looks. */
-enum { TURNS_AWAKE = 4000, NAP_NS = 50000 };
-
-#define fail ashlar__ranks_fail
-
-bool ashlar__ranks_fail(ashlar_ranks *r, const char *format, ...) {
-    va_list arguments;
-    if (atomic_exchange(&r->is_failing, true)) {
-        return false;
-    }
-    va_start(arguments, format);
-    (void)vsnprintf(r->failure, sizeof r->failure, format, arguments);
-    va_end(arguments);
-    atomic_store_explicit(&r->has_failed, true, memory_order_release);
-    return false;
-}
-
-static bool began(ashlar_ranks *r, const char *error) {
-    return error == NULL || fail(r, "rank %zu: %s", r->rank, error);
-}
-
-/* Wait until all requests have ended. False: the time is over, and request *pending has not ended;
- * or something has failed, and *pending is `count`. */
-static bool wait_for(ashlar_ranks *r, ashlar_engine_request *requests, size_t count,
-                     uint64_t budget_ns, size_t *pending) {
-    const uint64_t end = ashlar__clock_ns() + budget_ns;
-    size_t first = 0;
-    for (size_t turn = 0; first < count; turn++) {
-        bool is_done = false;
-        if (!began(r, r->engine->test(&requests[first], &is_done))) {
-            *pending = count;
-            return false;
-        }
-        if (is_done) {
-            first++;
-            turn = 0;
-        } else if (turn > TURNS_AWAKE) {
-            (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-        } else {
-            (void)sched_yield(); /* another rank may need this core */
-        }
-        if (!is_done && ashlar__clock_ns() > end) {
-            *pending = first;
-            return false;
-        }
-    }
-    return true;
-}
-
-/* ---- agreement ---- */
-
-/* Rank 0: receive the words of all others. */
-static bool gather_words(ashlar_ranks *r, const ashlar_ranks_word *own) {
-    size_t pending = 0;
-    for (size_t i = 1; i < r->count; i++) {
-        if (!began(r, r->engine->receive(i, ASHLAR_MESSAGE_WORD, &r->words[i], sizeof *r->words,
-                                         &r->requests[i]))) {
-            return false;
-        }
-    }
-    if (wait_for(r, r->requests + 1, r->count - 1, r->timeout_ns, &pending)) {
-        return true;
-    }
-    return pending < r->count - 1
-               ? fail(r,
-                      "rank %zu did not come to bucket %" PRIu64 " of step %" PRIu64
-                      " within %" PRIu64 " s: it has ended, hangs, or is slower than --timeout",
-                      pending + 1, own->number, own->step, r->timeout_ns / UINT64_C(1000000000))
-               : false;
-}
-
-/* Rank 0: compare the words with its own, and write the answer for all. */
-static void judge(ashlar_ranks *r, const ashlar_ranks_word *own) {
-    r->answer = (ashlar_ranks_answer){.is_good = true};
-    for (size_t i = 1; i < r->count && r->answer.is_good; i++) {
-        const ashlar_ranks_word *got = &r->words[i];
-        if (got->step == own->step && got->number == own->number && got->facts == own->facts) {
-            continue;
-        }
-        r->answer.is_good = false;
-        const bool is_there = got->step == own->step && got->number == own->number;
-        (void)snprintf(r->answer.why, sizeof r->answer.why,
-                       "rank %zu has diverged: it is at bucket %" PRIu64 " of step %" PRIu64
-                       ", rank 0 at bucket %" PRIu64 " of step %" PRIu64 "%s",
-                       i, got->number, got->step, own->number, own->step,
-                       is_there ? ", with other sizes, options, data or program" : "");
-    }
-}
-
-static bool answer_all(ashlar_ranks *r) {
-    size_t pending = 0;
-    for (size_t i = 1; i < r->count; i++) {
-        if (!began(r, r->engine->send(i, ASHLAR_MESSAGE_ANSWER, &r->answer, sizeof r->answer,
-                                      &r->requests[i]))) {
-            return false;
-        }
-    }
-    if (!wait_for(r, r->requests + 1, r->count - 1, r->timeout_ns, &pending)) {
-        return fail(r, "rank %zu does not listen any more", pending + 1); /* keeps a prior reason */
-    }
-    return true;
-}
-
-static bool ask(ashlar_ranks *r, const ashlar_ranks_word *own) {
-    size_t pending = 0;
-    ashlar_engine_request requests[2];
-    r->words[0] = *own;
-    if (!began(r, r->engine->receive(0, ASHLAR_MESSAGE_ANSWER, &r->answer, sizeof r->answer,
-                                     &requests[0])) ||
-        !began(r,
-               r->engine->send(0, ASHLAR_MESSAGE_WORD, r->words, sizeof *r->words, &requests[1]))) {
-        return false;
-    }
-    if (!wait_for(r, requests, 2, r->timeout_ns + GRACE_NS, &pending)) {
-        return fail(r,
-                    "rank 0 did not answer rank %zu at bucket %" PRIu64 " of step %" PRIu64
-                    ": it has ended, or hangs",
-                    r->rank, own->number, own->step);
-    }
-    return true;
-}
-
-bool ashlar__ranks_agree(ashlar_ranks *r, const ashlar_ranks_word *own) {
-    if (r->rank > 0) {
-        if (!ask(r, own)) {
-            return false;
-        }
-        r->is_told = !r->answer.is_good;
-        return r->is_told ? fail(r, "%s", r->answer.why) : true;
-    }
-    if (!gather_words(r, own)) {
-        return false;
-    }
-    judge(r, own);
-    if (!answer_all(r)) {
-        return false;
-    }
-    return r->answer.is_good ? !atomic_load(&r->has_failed) : fail(r, "%s", r->answer.why);
-}
-
-bool ashlar__ranks_pass(ashlar_ranks *r, size_t from, size_t to, void *data, size_t bytes) {
-    ashlar_engine_request request;
-    size_t pending = 0;
-    if (r->rank != from && r->rank != to) {
-        return true;
-    }
-    const char *error = r->rank == from
-                            ? r->engine->send(to, ASHLAR_MESSAGE_DATA, data, bytes, &request)
-                            : r->engine->receive(from, ASHLAR_MESSAGE_DATA, data, bytes, &request);
-    if (!began(r, error)) {
-        return false;
-    }
-    if (!wait_for(r, &request, 1, r->timeout_ns, &pending)) {
-        return fail(r, "rank %zu does not talk to rank %zu: it has ended, or hangs",
-                    r->rank == from ? to : from, r->rank);
-    }
-    return true;
-}
-
-/* ---- the collectives ---- */
-
-/* On rank 0, when a collective does not end: find a rank that does not say that it waits, too. */
-static bool name_missing(ashlar_ranks *r, const ashlar_ranks_word *own) {
-    size_t pending = 0;
-    for (size_t i = 1; i < r->count; i++) { /* a byte, into memory that no other request writes */
-        if (!began(r,
-                   r->engine->receive(i, ASHLAR_MESSAGE_HERE, &r->words[i], 1, &r->requests[i]))) {
-            return false;
-        }
-    }
-    if (wait_for(r, r->requests + 1, r->count - 1, GRACE_NS, &pending)) {
-        return fail(r, "bucket %" PRIu64 " of step %" PRIu64 " took longer than %" PRIu64 " s",
-                    own->number, own->step, r->timeout_ns / UINT64_C(1000000000));
-    }
-    return atomic_load(&r->has_failed) ? false
-                                       : fail(r,
-                                              "rank %zu stopped in bucket %" PRIu64
-                                              " of step %" PRIu64 ": it has ended, or hangs",
-                                              pending + 1, own->number, own->step);
-}
-
-/* On another rank: say that this one waits, too, and leave it to rank 0 to end all. */
-static bool say_here(ashlar_ranks *r, const ashlar_ranks_word *own) {
-    ashlar_engine_request request;
-    size_t pending = 0;
-    if (!began(r, r->engine->send(0, ASHLAR_MESSAGE_HERE, "", 1, &request))) {
-        return false;
-    }
-    const uint64_t end = ashlar__clock_ns() + 2 * GRACE_NS;
-    (void)wait_for(r, &request, 1, 2 * GRACE_NS, &pending);
-    while (ashlar__clock_ns() < end) {
-        (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-    }
-    return fail(r, "rank 0 stopped in bucket %" PRIu64 " of step %" PRIu64, own->number, own->step);
-}
-
-static void ranks_name(ashlar_ranks *r, const ashlar_ranks_word *own) {
-    (void)(r->rank == 0 ? name_missing(r, own) : say_here(r, own));
-}
-
-static bool finish(ashlar_ranks *r, ashlar_engine_request *requests, size_t count,
-                   const ashlar_ranks_word *own) {
-    size_t pending = 0;
-    if (wait_for(r, requests, count, r->timeout_ns, &pending)) {
-        return true;
-    }
-    if (!atomic_load(&r->has_failed)) {
-        ranks_name(r, own);
-    }
-    return false;
-}
-
-/* Run the engine's own collective, in pieces whose elements it can count. */
-static void run_engine(const ashlar_ranks_call *c) {
-    ashlar_ranks *r = c->ranks;
-    const bool is_cut =
-        c->kind != ASHLAR_ENGINE_REDUCE_SCATTER && c->kind != ASHLAR_ENGINE_ALL_GATHER;
-    const size_t most = is_cut ? ASHLAR_ENGINE_ELEMENTS : c->elements;
-    const size_t item = ashlar_dtype_bytes(c->dtype);
-    for (size_t at = 0; at < c->elements; at += most) {
-        const size_t left = c->elements - at;
-        ashlar_engine_request request;
-        if (!began(r, r->engine->collect(c->kind, (char *)c->data + at * item,
-                                         left < most ? left : most, c->dtype, c->root, &request)) ||
-            !finish(r, &request, 1, &c->word)) {
-            return;
-        }
-    }
-    if (c->kind == ASHLAR_ENGINE_REDUCE_SCATTER && r->rank > 0) {
-        const size_t shard = c->elements / r->count * item;
-        memmove((char *)c->data + r->rank * shard, c->data, shard);
-    }
-}
-
-/* Swap a piece with another rank, and add that rank's: both ranks get the same bits. */
-static bool swap_and_add(const ashlar_ranks_call *c, size_t other, char *data, size_t count) {
-    ashlar_ranks *r = c->ranks;
-    const size_t bytes = count * ashlar_dtype_bytes(c->dtype);
-    ashlar_engine_request requests[2];
-    if (!began(r,
-               r->engine->receive(other, ASHLAR_MESSAGE_DATA, r->staging, bytes, &requests[0])) ||
-        !began(r, r->engine->send(other, ASHLAR_MESSAGE_DATA, data, bytes, &requests[1])) ||
-        !finish(r, requests, 2, &c->word)) {
-        return false;
-    }
-    ashlar__sum_add(c->dtype, data, r->staging, count);
-    return true;
-}
-
-/* After the round of distance d, each rank has the sum of the 2d ranks around it, which is a node
- * of the tree. */
-static void run_tree(const ashlar_ranks_call *c) {
-    const ashlar_ranks *r = c->ranks;
-    const size_t item = ashlar_dtype_bytes(c->dtype), most = ASHLAR_RANKS_STAGING_BYTES / item;
-    for (size_t distance = 1; distance < r->count; distance *= 2) {
-        for (size_t at = 0; at < c->elements; at += most) {
-            const size_t left = c->elements - at, count = left < most ? left : most;
-            if (!swap_and_add(c, r->rank ^ distance, (char *)c->data + at * item, count)) {
-                return;
-            }
-        }
-    }
-}
-
-static void run(const ashlar_ranks_call *c) {
-    if (!ashlar__ranks_agree(c->ranks, &c->word)) {
-        return;
-    }
-    if (ashlar__ranks_adds(c->kind) && c->order == ASHLAR_RANKS_TREE) {
-        run_tree(c);
-    } else {
-        run_engine(c);
-    }
-}
-
-static void ranks_run(void *copied) {
-    const ashlar_ranks_call *c = copied;
-    const uint64_t start = ashlar__clock_ns();
-    if (c->ranks->count > 1 && !atomic_load(&c->ranks->has_failed)) {
-        run(c);
-        atomic_fetch_add(&c->ranks->spent_ns, ashlar__clock_ns() - start);
-    }
 }
 
 ashlar_status ashlar__ranks_sum(ashlar_ranks *r, double *numbers, size_t count) {

@@ -1,12 +1,10 @@
 /* ranks_engine.h - the engine, a table of functions by which ranks exchange messages and run
  * collectives on the host: they begin an operation, and ask later whether it has ended (internal).
  *
- * An engine is a library that is loaded at run time. Each is built for one MPI, since their binary
+ * An engine is a library that is loaded at run time, built for one MPI, since their binary
  * interfaces differ. It calls nothing of ashlar, of which the program may have a static or a shared
- * copy.
- *
- * Each rank begins the same collectives in the same order. Functions that may fail return NULL, or
- * a text that says why. Threads: any, one at a time. */
+ * copy. Functions that may fail return NULL, or a text that says why. Threads: any, one at a time.
+ */
 #ifndef ASHLAR_RANKS_ENGINE_H
 #define ASHLAR_RANKS_ENGINE_H
 

@@ -1,14 +1,19 @@
-/* ranks_impl.h - the structures behind ashlar_ranks, and what its files call of each other: ranks.c
- * (joining, leaving, the table), ranks_run.c (collectives by the engine, in a stream's order) and
- * ranks_nccl.c (those by NCCL) (internal). */
+/* ranks_impl.h - the structures behind ashlar_ranks, and what its files call of each other; NCCL's
+ * functions, as its documentation has them, in a table that is filled at run time; sums (internal).
+ * Nothing links to NCCL, nor needs its header; nccl_check.c compares all this with it. */
 #ifndef ASHLAR_RANKS_IMPL_H
 #define ASHLAR_RANKS_IMPL_H
 
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include <ashlar/arena.h>
+#include <ashlar/base.h>
+#include <ashlar/device.h>
 #include <ashlar/reduce.h>
 
-#include <stdatomic.h>
-
 #include "allocator/base/compiler.h"
+#include "allocator/driver/cuda_abi.h"
 #include "arena/reduce/ranks_engine.h"
 
 enum { ASHLAR_RANKS_STAGING_BYTES = 1 << 20, ASHLAR_RANKS_FAILURE_BYTES = 240 };
@@ -79,16 +84,13 @@ bool ashlar__ranks_agree(ashlar_ranks *ranks, const ashlar_ranks_word *own);
 /* Bring `bytes` bytes from one rank to another. Other ranks do nothing. Waits. */
 bool ashlar__ranks_pass(ashlar_ranks *ranks, size_t from, size_t to, void *data, size_t bytes);
 
-/* Add up numbers in host memory over all ranks, on the calling thread.
- *
- * Errors: those of ashlar_ranks_check(). */
+/* Add up numbers in host memory over all ranks, on the calling thread. Errors: those of
+ * ashlar_ranks_check(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_sum(ashlar_ranks *ranks, double *numbers,
                                                   size_t count);
 
-/* Join the ranks by NCCL, on r->device and for r->order: sets r->nccl. Every rank must.
- *
- * Errors: ASHLAR_ENOTSUP (no NCCL), ASHLAR_EIO (the ranks do not come together; NCCL's reason),
- *         ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+/* Join the ranks by NCCL, on r->device and for r->order: sets r->nccl. Every rank must. Errors:
+ * ASHLAR_ENOTSUP (no NCCL), ASHLAR_EIO (NCCL's reason), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_open(ashlar_ranks *ranks);
 
 /* Agree, then queue a collective. Errors: those of ashlar_ranks_check(), ASHLAR_EDRIVER. */
@@ -104,5 +106,92 @@ bool ashlar__ranks_nccl_attaches(const ashlar_ranks *ranks);
 
 /* Leave NCCL. has_failed: queued work is given up; otherwise none may be queued. */
 void ashlar__ranks_nccl_close(ashlar_ranks *ranks, bool has_failed);
+
+typedef struct ncclComm *nccl_comm; /* one rank's end of a communicator, which joins ranks */
+
+enum { NCCL_ID_BYTES = 128 };
+typedef struct nccl_id { /* must be the same on all ranks that are to be joined */
+    char bytes[NCCL_ID_BYTES];
+} nccl_id;
+
+typedef enum nccl_result {
+    NCCL_SUCCESS = 0,
+    NCCL_CUDA_ERROR = 1,
+    NCCL_SYSTEM_ERROR = 2,
+    NCCL_INTERNAL_ERROR = 3,
+    NCCL_INVALID_ARGUMENT = 4,
+    NCCL_INVALID_USAGE = 5,
+    NCCL_REMOTE_ERROR = 6,
+    NCCL_IN_PROGRESS = 7, /* ask comm_get_async_error() later */
+} nccl_result;
+
+typedef enum nccl_type { NCCL_F16 = 6, NCCL_F32 = 7, NCCL_F64 = 8, NCCL_BF16 = 9 } nccl_type;
+typedef enum nccl_op { NCCL_SUM = 0 } nccl_op;
+
+/* The configuration of NCCL 2.14, which has all that is needed here. Newer ones have more fields,
+ * and see by size and version which of them were given. */
+#define NCCL_CONFIG_MAGIC 0xcafebeefu
+enum { NCCL_CONFIG_VERSION = 21400 };
+typedef struct nccl_config {
+    size_t size;
+    unsigned int magic;
+    unsigned int version;
+    int is_blocking;
+} nccl_config;
+
+/* Columns: field, symbol, what it returns, parameters. The last ASHLAR_NCCL_OPTIONAL exist since
+ * 2.19, and are NULL with an older library. */
+enum { ASHLAR_NCCL_OPTIONAL = 2 };
+#define ASHLAR_NCCL_MAP(X)                                                                      \
+    X(get_version, ncclGetVersion, nccl_result, (int *version))                                 \
+    X(get_id, ncclGetUniqueId, nccl_result, (nccl_id * id))                                     \
+    X(get_error_string, ncclGetErrorString, const char *, (nccl_result result))                 \
+    X(get_last_error, ncclGetLastError, const char *, (nccl_comm comm))                         \
+    X(comm_init, ncclCommInitRankConfig, nccl_result,                                           \
+      (nccl_comm * comm, int count, nccl_id id, int rank, nccl_config *config))                 \
+    X(comm_finalize, ncclCommFinalize, nccl_result, (nccl_comm comm))                           \
+    X(comm_destroy, ncclCommDestroy, nccl_result, (nccl_comm comm))                             \
+    X(comm_abort, ncclCommAbort, nccl_result, (nccl_comm comm))                                 \
+    X(comm_get_async_error, ncclCommGetAsyncError, nccl_result,                                 \
+      (nccl_comm comm, nccl_result * result))                                                   \
+    X(broadcast, ncclBroadcast, nccl_result,                                                    \
+      (const void *from, void *to, size_t elements, nccl_type type, int root, nccl_comm comm,   \
+       cu_stream stream))                                                                       \
+    X(all_reduce, ncclAllReduce, nccl_result,                                                   \
+      (const void *from, void *to, size_t elements, nccl_type type, nccl_op op, nccl_comm comm, \
+       cu_stream stream))                                                                       \
+    X(reduce_scatter, ncclReduceScatter, nccl_result,                                           \
+      (const void *from, void *to, size_t elements_each, nccl_type type, nccl_op op,            \
+       nccl_comm comm, cu_stream stream))                                                       \
+    X(all_gather, ncclAllGather, nccl_result,                                                   \
+      (const void *from, void *to, size_t elements_each, nccl_type type, nccl_comm comm,        \
+       cu_stream stream))                                                                       \
+    X(comm_register, ncclCommRegister, nccl_result,                                             \
+      (const nccl_comm comm, void *data, size_t bytes, void **handle))                          \
+    X(comm_deregister, ncclCommDeregister, nccl_result, (const nccl_comm comm, void *handle))
+
+typedef struct ashlar_nccl {
+#define X(field, symbol, returned, params) returned(*field) params;
+    ASHLAR_NCCL_MAP(X)
+#undef X
+} ashlar_nccl;
+
+/* The one table of the process; the first call fills it from libnccl.so.2, or the file that
+ * ASHLAR_NCCL names. Errors: ASHLAR_ENOTSUP (no library, or one before 2.14). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__nccl_open(const ashlar_nccl **out);
+
+/* to[i] += from[i]. F16 and BF16 are added in F32 and rounded. Except for NaNs, a + b and b + a
+ * have the same bits. Threads: any. */
+void ashlar__sum_add(ashlar_dtype dtype, void *to, const void *from, size_t count);
+
+/* Queue ashlar__sum_add() on a software device. Errors: those of ashlar_launch(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__sum_queue_add(ashlar_device *device, ashlar_dtype dtype,
+                                                      void *to, const void *from, size_t count,
+                                                      ashlar_stream stream);
+
+/* Queue the addition of all gradients of an arena on a software device: its gradient region +=
+ * `from`, which has the region's layout. Errors: those of ashlar_launch(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__sum_add_gradients(const ashlar_arena *arena,
+                                                          const void *from, ashlar_stream stream);
 
 #endif /* ASHLAR_RANKS_IMPL_H */

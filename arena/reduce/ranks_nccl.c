@@ -15,7 +15,6 @@
 #include "allocator/base/threads.h"
 #include "allocator/base/shared_library.h"
 #include "allocator/device/device_impl.h"
-#include "arena/reduce/nccl.h"
 #include "arena/reduce/ranks_impl.h"
 
 enum {
@@ -171,12 +170,19 @@ static void *watch(void *arg) {
 
 /* ---- a collective ---- */
 
+static nccl_type type_of(ashlar_dtype dtype) {
+    return dtype == ASHLAR_F32   ? NCCL_F32
+           : dtype == ASHLAR_F64 ? NCCL_F64
+           : dtype == ASHLAR_F16 ? NCCL_F16
+                                 : NCCL_BF16;
+}
+
 static ashlar_status all_reduce_locked(const ashlar_ranks_call *c, nccl_comm comm,
                                        cu_stream stream) {
     return settle_locked(c->ranks, comm, "ncclAllReduce",
                          c->ranks->nccl->nccl->all_reduce(c->data, c->data, c->elements,
-                                                          ashlar__nccl_type(c->dtype), NCCL_SUM,
-                                                          comm, stream));
+                                                          type_of(c->dtype), NCCL_SUM, comm,
+                                                          stream));
 }
 
 static ashlar_status sum_tree_locked(const ashlar_ranks_call *c, cu_stream stream) {
@@ -192,7 +198,7 @@ static ashlar_status call_locked(const ashlar_ranks_call *c, cu_stream stream) {
     ashlar_ranks *r = c->ranks;
     const ashlar_nccl *nccl = r->nccl->nccl;
     const nccl_comm all = r->nccl->all;
-    const nccl_type type = ashlar__nccl_type(c->dtype);
+    const nccl_type type = type_of(c->dtype);
     const size_t each = c->elements / r->count;
     char *data = c->data, *own = data + r->rank * each * ashlar_dtype_bytes(c->dtype);
     ASHLAR_OWNS(&r->nccl->lock);
@@ -402,7 +408,7 @@ static ashlar_status start(ashlar_ranks *r) {
 
 ashlar_status ashlar__ranks_nccl_open(ashlar_ranks *r) {
     ASHLAR_HOST_NEW(r->nccl, 1, "no host memory for NCCL's collectives");
-    ashlar__lock_init(&r->nccl->lock, ASHLAR_RANK_LIBRARY_HANDLE);
+    ashlar__lock_init(&r->nccl->lock, ASHLAR_LEVEL_LIBRARY_HANDLE);
     const ashlar_status status = start(r);
     if (status != ASHLAR_OK) {
         ashlar__ranks_nccl_close(r, true);
@@ -452,11 +458,7 @@ void ashlar__ranks_nccl_close(ashlar_ranks *r, bool has_failed) {
     r->nccl = NULL;
 }
 
-/* ---- nccl ---- */
-
-/*
- * Loads NCCL's functions at run time, and maps element types to NCCL's.
- */
+/* ---- the library ---- */
 
 #define SYMBOL(field, symbol, returned, params) #symbol,
 static const char *const names[] = {ASHLAR_NCCL_MAP(SYMBOL)};
@@ -475,7 +477,7 @@ static ashlar_status check_version(const void *functions) {
 }
 
 ashlar_status ashlar__nccl_open(const ashlar_nccl **out) {
-    static ashlar_shared_table once = {.lock = ASHLAR_LOCK(ASHLAR_RANK_SHARED_LIBRARY)};
+    static ashlar_shared_table once = {.lock = ASHLAR_LOCK(ASHLAR_LEVEL_SHARED_LIBRARY)};
     static ashlar_nccl functions;
     static const ashlar_shared_library library = {
         .what = "NCCL",
@@ -489,11 +491,4 @@ ashlar_status ashlar__nccl_open(const ashlar_nccl **out) {
     ASHLAR_TRY(ashlar__shared_load(&once, &library, &functions));
     *out = &functions;
     return ASHLAR_OK;
-}
-
-nccl_type ashlar__nccl_type(ashlar_dtype dtype) {
-    return dtype == ASHLAR_F32   ? NCCL_F32
-           : dtype == ASHLAR_F64 ? NCCL_F64
-           : dtype == ASHLAR_F16 ? NCCL_F16
-                                 : NCCL_BF16;
 }

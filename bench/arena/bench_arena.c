@@ -162,29 +162,10 @@ static ashlar_status run(const ashlar_bench_request *request, ashlar_device *dev
     return ASHLAR_OK;
 }
 
-static void print_help(FILE *out) {
-    size_t count;
-    const ashlar_arena_case *cases = ashlar__arena_cases(&count);
-    fprintf(
-        out,
-        "arena: adamw, zero, norm and flatten of CASE[/OPERATION] in one range and tensor by\n"
-        "tensor, beside a copy of the same bytes by a loop and as many threads; on a GPU by the\n"
-        "driver, where scattered tensors are filled and copied only. save_state and load_state:\n"
-        "a checkpoint with the optimizer's state, beside plain_file, as many bytes written and\n"
-        "made durable, or read, in the same folder. Takes --smoke, --workload, --json, --device.\n"
-        "JSON: rows {case, operation, subject, ns, bytes_per_s, copy_bytes_per_s, over_arena}.\n"
-        "Cases, all "
-        "of fp32 tensors:\n");
-    for (size_t i = 0; i < count; i++) {
-        fprintf(out, "  %-15s %s\n", cases[i].name, cases[i].what);
-    }
-}
-
 const ashlar_benchmark ashlar__benchmark_arena = {
     .name = "arena",
     .takes = "--smoke, --workload, --json, --device",
     .form = &form,
     .workload = workload,
     .run = run,
-    .print_help = print_help,
 };

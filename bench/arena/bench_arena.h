@@ -12,17 +12,10 @@
 #include "arena/optimizer/optimizer_impl.h"
 #include "bench/harness/harness.h"
 
-/* An arena's tensors scattered: each in an allocation of its own, and worked on one
- * by one.
- *
- * A step is a norm launch for each tensor, a launch that adds the sums up, one that decides, and an
- * update launch for each tensor. The kernels, and the way in which workers share them, are the
- * optimizer's. So results equal an arena's to the last bit, with one exception: the norm may differ
- * in its last bits, since its squares are added tensor by tensor, and in an arena across tensors.
- * If gradients are clipped, so may everything that is multiplied by clip_norm / norm.
- *
- * On a CUDA device only copies and fills work: steps and norms are run by the CPU. Threads: one at
- * a time. */
+/* An arena's tensors scattered: each in an allocation of its own, and worked on one by one, by the
+ * optimizer's kernels. Results equal an arena's to the last bit, but for the norm, whose squares
+ * are added tensor by tensor, and what is clipped by it. On a CUDA device only copies and fills
+ * work. Threads: one at a time. */
 
 /* The device's block is [scalars][sums][runs][partials], as an optimizer's. */
 typedef struct ashlar_per_tensor {
@@ -65,27 +58,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_flatten(ashlar_per_tensor *pe
 /* Make the pointers point to the tensors' own allocations again. */
 void ashlar__per_tensor_scatter(ashlar_per_tensor *per_tensor);
 
-/* One case of `ashlar-bench arena`: what each subject and the copy beside them need
- * to run, with the folder of the files. */
-
-/* Every operation, and how its bytes are counted. `accesses` is the number of reads and writes for
- * each element, of 4 bytes each, without padding, tables and intermediate copies. `arrays` is the
- * number of arrays that these accesses go to, each with all elements; a copy beside the operation
- * uses as much memory (beside save_state and load_state it goes over one array three times).
+/* Every operation. Columns: name, text; the reads and writes for each element, of 4 bytes each,
+ * without padding, tables and intermediate copies; the arrays that these go to (a copy beside the
+ * operation uses as much memory); whether the workers share it, or one thread runs it.
  *
- *   adamw        reads the gradients for the norm; reads p, g, m, v and writes p, m, v
- *   zero         writes the gradients
- *   norm         reads the gradients
- *   flatten      reads scattered parameters, writes the arena's
- *   save_state   reads p, m, v, writes them to a file, durably
- *   load_state   reads such a file, from the system's page cache, and writes p, m, v
- *
- * A copy beside an operation is counted the same way, as 2 accesses. It may well be slower than
- * adamw: the processor reads each line that a copy writes, uncounted, while adamw reads its lines
- * anyway.
- *
- * Columns: name, text, accesses, arrays, whether the workers share the operation (otherwise one
- * thread runs it). */
+ * A copy may well be slower than adamw: the processor reads each line that a copy writes,
+ * uncounted, while adamw reads its lines anyway. */
 #define ASHLAR_ARENA_OPERATION_MAP(X)        \
     X(ADAMW, "adamw", 8, 4, true)            \
     X(ZERO, "zero", 1, 1, false)             \
@@ -120,9 +98,7 @@ enum { ASHLAR_COPY_LINE = 64 };
 
 void ashlar__arena_copy(ashlar_copy_work *work);
 
-/* What runs an operation: the subjects of the rows, and the copy beside them. `plain_file` writes
- * as many bytes as a checkpoint with state to a new file in the same folder, makes it durable and
- * renames it, or reads such a file into memory. */
+/* What runs an operation: the subjects of the rows, and the copy beside them. */
 typedef enum ashlar_arena_runner {
     ASHLAR_ARENA_RUNNER_ARENA,
     ASHLAR_ARENA_RUNNER_PER_TENSOR,
@@ -163,9 +139,7 @@ typedef struct ashlar_arena_setup {
     char state_file[4096 + 16], plain_file[4096 + 16]; /* of save_state and load_state */
 } ashlar_arena_setup;
 
-/* Set up a case on `device`. Call ashlar__arena_setup_finish() also after a failure.
- *
- * Errors: ASHLAR_EIO (no folder for the files), those of the arena and of the scattered tensors. */
+/* Set up a case on `device`. Call ashlar__arena_setup_finish() also after a failure. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *setup,
                                                          ashlar_device *device,
                                                          const ashlar_arena_case *which,
@@ -182,21 +156,11 @@ bool ashlar__arena_setup_has(const ashlar_arena_setup *setup, ashlar_arena_runne
 double ashlar__arena_setup_bytes(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
                                  ashlar_arena_operation operation);
 
-/* Run an operation to its end, and say how long it took. Errors: those of the operation,
- * ASHLAR_EIO.
- */
+/* Run an operation to its end, and say how long it took. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_run(ashlar_arena_setup *setup,
                                                         ashlar_arena_runner runner,
                                                         ashlar_arena_operation operation,
                                                         double *seconds);
-
-/* Measures an arena's savings: optimizer steps, fills, norms, copies and files over
- * one range, compared with the same work tensor by tensor, and with a copy of as many bytes.
- *
- * Every subject has an instance of its own, and all take turns in each round, the copy included.
- * Making pointers point to the scattered tensors before they are flattened is not timed. Files go
- * to a new folder in TMPDIR, or /tmp, which is removed. On a CUDA device the copy is the driver's,
- * and scattered tensors are only filled and copied. */
 
 /* The columns of its rows, as in ashlar_rows_column. NS is the time of one operation; bytes are
  * those read plus those written, counted as above. COPY is a copy by a plain loop in the

@@ -227,7 +227,6 @@ typedef struct ashlar_benchmark {
                          ashlar_rows *rows, ashlar_rows *more);
     /* Puts members in front of "rows"; may be NULL. */
     void (*put_head)(ashlar_json_writer *w);
-    void (*print_help)(FILE *out);
 } ashlar_benchmark;
 
 /* Whether a list of names asks for `name`. An empty list asks for all. */
@@ -264,7 +263,6 @@ typedef struct ashlar_machine_part {
 } ashlar_machine_part;
 
 typedef struct ashlar_machine_config {
-    const char *date;   /* NULL: today, in UTC */
     const char *commit; /* NULL: not known, and left out */
     bool is_smoke;
     const ashlar_machine_part *parts;
@@ -288,18 +286,5 @@ void ashlar__machine_processor(char name[static ASHLAR_MACHINE_TEXT_BYTES]);
 /* Bytes of this process's memory that belongs to no file, after malloc() has given back its free
  * memory. A software device's memory belongs to a file. NaN: not known. */
 double ashlar__machine_host_bytes(void);
-
-/* A folder of raw results of ashlar-bench as one document. */
-
-/*
- * Put the files of a folder as one document: machine.json as `machine`; every other NAME.json as
- * `groups`.NAME; of each group the table as it was printed, NAME.txt, as `printed`.NAME, for the
- * targets missed; and ran.txt as `ran`. Names are in alphabetical order: the same files always make
- * the same document.
- *
- * Errors: ASHLAR_EIO (the folder has no group's results, or cannot be read), ASHLAR_EFORMAT (a file
- *         is not JSON; the detail names it), ASHLAR_EHOSTMEM. The document is then unfinished.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__results_put(const char *folder, ashlar_json_writer *writer);
 
 #endif /* ASHLAR_HARNESS_H */

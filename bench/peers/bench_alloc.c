@@ -1,13 +1,12 @@
 /* bench_alloc.c - the benchmarks `alloc` and `plan`: columns and targets, the lists and peers that
  * are measured, and the rows. */
-#include "bench/peers/bench_alloc.h"
+#include "bench/peers/measure.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "allocator/base/error.h"
-#include "bench/peers/measure.h"
 #include "bench/peers/peer.h"
 #include "bench/replay/bench_pack.h"
 
@@ -78,7 +77,7 @@ void ashlar__alloc_fill(ashlar_rows *rows, size_t first) {
  * Many rounds, each shorter than a time slice of the scheduler: even on a busy machine most rounds
  * run uninterrupted, and the median is the time of an uninterrupted round.
  */
-enum { ROUNDS = 61, PACKING_TRIES = 5 };
+enum { ROUNDS = 61 };
 static const double round_ns = 1e6;
 
 /* One run of one of the two benchmarks. */
@@ -315,66 +314,12 @@ static ashlar_status run_plan(const ashlar_bench_request *r, ashlar_device *devi
     }
     fputc('\n', r->out);
     for (size_t i = 0; i < ashlar__bench_pack_count(r->is_smoke); i++) {
-        ASHLAR_TRY(ashlar__bench_pack(i, i > 0 || r->is_smoke ? 1 : PACKING_TRIES, &packing));
+        ASHLAR_TRY(ashlar__bench_pack(i, &packing));
         const ashlar_row row = ashlar__packing_row(&packing);
         ashlar__bench_pack_print(r->out, &packing);
         ASHLAR_TRY(ashlar__rows_add(packings, &row));
     }
     return ASHLAR_OK;
-}
-
-/* Notes for users of `alloc` and `plan`, printed after the subjects' names. */
-static const char alloc_help[] =
-    "\n\n"
-    "Every subject runs the same recorded list of operations, each with an instance of its\n"
-    "own, in rounds that take turns. ns/pair is the median over the rounds of the wall time\n"
-    "of all threads / the pairs of ONE thread: with perfect scaling it stays what it is on\n"
-    "one thread. Driver calls are those of the list's first run, without the choice of a\n"
-    "context (rnn_*: of the 1000 steps; rnn_warm runs one of full length before them).\n"
-    "Reserved/live compares the peaks. `floor` is the least work that any allocator of\n"
-    "device memory has: a thread's own free list, and a page map to find the block.\n"
-    "x 1 thread is the throughput of all threads over that of one, x 4 KiB the pair over the\n"
-    "same subject's of one_size/4096 on one thread, where these were measured before.\n"
-    "  mix, random       on one thread, and on two with a stream each\n"
-    "  latency           of each pair of random by itself, without the clock's own time\n"
-    "  handoff           one thread takes 4 KiB, a second one gives them back\n"
-    "  streams_64, _512  a thread that takes and gives 4 KiB on each stream in turn\n"
-    "  live_1e6          a million live blocks of 512 B to 4 KiB, of which any is given and "
-    "one of\n"
-    "                    its size taken; host_bytes: by which the process grew for each\n"
-    "A subject is left out where it cannot run a list: the floor of handoff, the driver and\n"
-    "CUB of live_1e6.\n"
-    "JSON: an array of rows {workload, variant, threads, subject, ns_pair, ns_pair_low,\n"
-    "ns_pair_high (the middle half of the rounds), driver_calls, reserved_over_live,\n"
-    "over_floor, over_ashlar}, null where it is not known; where they are,\n"
-    "also throughput, over_one_size, ns_p50, ns_p99, ns_p999, ns_max, host_bytes (of each\n"
-    "live block).\n"
-    "Of plan: {rows, packings}, rows with ns_step; packings are {case, subject, seed, buffers,\n"
-    "seconds, plan_bytes, bound_bytes, gap, optimal, capacity_bytes, fits, strategy}. There "
-    "`ashlar` is the thread cache where\n"
-    "blocks are small (one_size, rnn_step/N: N times 20 pairs in a step, which begins and\n"
-    "ends within what is timed), and `plan` the same with its steps replayed.\n"
-    "The targets at the end do not change the exit status. The software device has 64 GiB\n"
-    "here unless ASHLAR_SOFT says otherwise.\n\n"
-    "--peer FILE.so: a subject named as the file. It exports, with C's names, what PyTorch's\n"
-    "pluggable allocators do:\n"
-    "    void *alloc(size_t bytes, int device, cudaStream_t stream);\n"
-    "    void free(void *ptr, size_t bytes, int device, cudaStream_t stream);\n"
-    "Functions of other names are told by --peer FILE.so:ALLOC,FREE (one that includes\n"
-    "stdlib.h, as cuda_runtime.h does, cannot have another free). `alloc` returns NULL where\n"
-    "there is no block; `free` gets what `alloc` got. Several threads call them at once where\n"
-    "a list has several. On the software device the stream is not CUDA's, so that an object\n"
-    "that calls CUDA is for --device cuda. It keeps what it has cached from list to list;\n"
-    "every other subject begins anew.\n"
-    "\n";
-
-static void print_alloc_help(FILE *out) {
-    const char *name;
-    fprintf(out, "\nSubjects of this build:");
-    for (size_t i = 0; (name = subject_name(i)) != NULL; i++) {
-        fprintf(out, " %s", name);
-    }
-    fputs(alloc_help, out);
 }
 
 const ashlar_benchmark ashlar__benchmark_alloc = {
@@ -383,7 +328,6 @@ const ashlar_benchmark ashlar__benchmark_alloc = {
     .workload = workload_of_alloc,
     .subject = subject_name,
     .run = run_alloc,
-    .print_help = print_alloc_help,
 };
 
 const ashlar_benchmark ashlar__benchmark_plan = {

@@ -107,25 +107,8 @@ size_t ashlar__workload_body_steps(const ashlar_workload *w);
 
 /* --- for a spec's `record`; ashlar__workload_init() reports failures of these ---------------- */
 
-/* Take `bytes` > 0 bytes into a free variable, preferably the one given back last, and return it.
- * The block is for the thread's first stream; _on: for stream number `stream`. */
-uint32_t ashlar__workload_take(ashlar_workload *w, uint32_t bytes);
-uint32_t ashlar__workload_take_on(ashlar_workload *w, uint32_t bytes, uint32_t stream);
-void ashlar__workload_give(ashlar_workload *w, uint32_t variable);
-
-/* The body begins or ends here; by default, the body is the whole list. */
-void ashlar__workload_begin_body(ashlar_workload *w);
-void ashlar__workload_end_body(ashlar_workload *w);
-
-/* A step of the program begins here, for peers that have begin_step(). */
-void ashlar__workload_begin_step(ashlar_workload *w);
-
 /* rnn_warm and rnn_cold: the training steps in the body, and the length of the longest sequence. */
 enum { ASHLAR_WORKLOAD_RNN_STEPS = 1000, ASHLAR_WORKLOAD_RNN_LENGTH_MAX = 256 };
-
-/*
- * Runs one subject's turn on the threads of a team.
- */
 
 /* A turn's figures besides the seconds of a body, in ns. */
 enum {
@@ -180,12 +163,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__turn_list(ashlar_thread_team *team, ashl
 /* Give back all blocks in the variables of each thread. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__turn_give_rest(ashlar_thread_team *team, ashlar_turn *turn);
 
-/*
- * Measures the cost of a workload on each subject, in rounds that take turns.
- *
- * Each subject has its own instance of the peer. The subject runs the prologue, then the body once
- * to count driver calls, then the body in timed rounds (harness/rounds.c).
- */
+/* Measures the cost of a workload on each subject: it runs the prologue, then the body once to
+ * count driver calls, then the body in timed rounds (harness/rounds.c). */
 
 typedef struct ashlar_measure_config {
     ashlar_device *device;
@@ -229,5 +208,43 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__measure(const ashlar_measure_config *con
 ASHLAR_MUST_CHECK ashlar_status ashlar__measure_repeat(ashlar_device *device,
                                                        const ashlar_workload *workload,
                                                        const ashlar_peer *peer, size_t times);
+
+/*
+ * The benchmarks `alloc` and `plan`: the cost of one malloc + free pair on the host, beside other
+ * allocators, or from a step's plan.
+ */
+
+/* The columns of both benchmarks, as in ashlar_rows_column: ashlar-bench(1) says what each means.
+ */
+#define ASHLAR_ALLOC_COLUMN_MAP(X)                                                 \
+    X(WORKLOAD, "workload", "workload", TEXT, 13, 0, 0)                            \
+    X(VARIANT, "variant", "variant", TEXT, 16, 0, 0)                               \
+    X(THREADS, "threads", "threads", NUMBER, 7, 0, 0)                              \
+    X(SUBJECT, "subject", "subject", TEXT, 9, 0, 0)                                \
+    X(NS_PAIR, "ns_pair", "ns/pair", NUMBER, 10, 1, 0)                             \
+    X(NS_PAIR_LOW, "ns_pair_low", NULL, NUMBER, 0, 0, 0)                           \
+    X(NS_PAIR_HIGH, "ns_pair_high", NULL, NUMBER, 0, 0, 0)                         \
+    X(DRIVER_CALLS, "driver_calls", "driver calls", NUMBER, 13, 0, 0)              \
+    X(RESERVED_OVER_LIVE, "reserved_over_live", "reserved/live", NUMBER, 14, 3, 0) \
+    X(OVER_FLOOR, "over_floor", "x floor", NUMBER, 9, 2, 0)                        \
+    X(OVER_ASHLAR, "over_ashlar", "x ashlar", NUMBER, 9, 2, 0)                     \
+    X(NS_STEP, "ns_step", NULL, OPTIONAL, 0, 0, 0)                                 \
+    X(THROUGHPUT, "throughput", "x 1 thread", OPTIONAL, 11, 2, 0)                  \
+    X(OVER_ONE_SIZE, "over_one_size", "x 4 KiB", OPTIONAL, 9, 2, 0)                \
+    X(NS_P50, "ns_p50", NULL, OPTIONAL, 0, 0, 0)                                   \
+    X(NS_P99, "ns_p99", NULL, OPTIONAL, 0, 0, 0)                                   \
+    X(NS_P999, "ns_p999", NULL, OPTIONAL, 0, 0, 0)                                 \
+    X(NS_MAX, "ns_max", NULL, OPTIONAL, 0, 0, 0)                                   \
+    X(HOST_BYTES, "host_bytes", NULL, OPTIONAL, 0, 0, 0)
+#define ASHLAR_ALLOC_COLUMN(name, ...) ASHLAR_ALLOC_##name,
+enum { ASHLAR_ALLOC_COLUMN_MAP(ASHLAR_ALLOC_COLUMN) ASHLAR_ALLOC_COLUMNS };
+
+extern const ashlar_benchmark ashlar__benchmark_alloc, ashlar__benchmark_plan;
+
+extern const ashlar_rows_form ashlar__alloc_form;
+
+/* Set the figures that follow from others, OVER_FLOOR, OVER_ASHLAR, OVER_ONE_SIZE and THROUGHPUT,
+ * in the rows from `first` on. */
+void ashlar__alloc_fill(ashlar_rows *rows, size_t first);
 
 #endif /* ASHLAR_MEASURE_H */

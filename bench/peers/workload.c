@@ -10,6 +10,10 @@
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
+/* Take `bytes` > 0 bytes into a free variable, preferably the one given back last, and return it.
+ * The block is for the thread's first stream; _on: for stream number `stream`. */
+static uint32_t workload_take_on(ashlar_workload *w, uint32_t bytes, uint32_t stream);
+
 /* Make room for one more operation, step and variable. */
 static ashlar_status make_room(ashlar_workload *w) {
     static const char message[] = "bench: no host memory for the operations of %s";
@@ -33,11 +37,11 @@ static void append(ashlar_workload *w, uint32_t variable, uint32_t bytes) {
         .variable = variable & variable_mask, .stream = stream & stream_mask, .bytes = bytes};
 }
 
-uint32_t ashlar__workload_take(ashlar_workload *w, uint32_t bytes) {
-    return ashlar__workload_take_on(w, bytes, 0);
+static uint32_t workload_take(ashlar_workload *w, uint32_t bytes) {
+    return workload_take_on(w, bytes, 0);
 }
 
-uint32_t ashlar__workload_take_on(ashlar_workload *w, uint32_t bytes, uint32_t stream) {
+static uint32_t workload_take_on(ashlar_workload *w, uint32_t bytes, uint32_t stream) {
     ASHLAR_ASSERT(bytes > 0 && stream < w->streams);
     if (!has_room(w)) {
         return 0;
@@ -54,7 +58,7 @@ uint32_t ashlar__workload_take_on(ashlar_workload *w, uint32_t bytes, uint32_t s
     return variable;
 }
 
-void ashlar__workload_give(ashlar_workload *w, uint32_t variable) {
+static void workload_give(ashlar_workload *w, uint32_t variable) {
     if (has_room(w)) {
         ASHLAR_ASSERT(variable < w->variable_count && w->variables[variable].taken != 0);
         append(w, variable, 0);
@@ -64,17 +68,19 @@ void ashlar__workload_give(ashlar_workload *w, uint32_t variable) {
     }
 }
 
-void ashlar__workload_begin_step(ashlar_workload *w) {
+/* A step of the program begins here, for peers that have begin_step(). */
+static void workload_begin_step(ashlar_workload *w) {
     if (has_room(w)) {
         w->steps[w->step_count++] = w->count;
     }
 }
 
-void ashlar__workload_begin_body(ashlar_workload *w) {
+static void workload_begin_body(ashlar_workload *w) {
     w->body_begin = w->count;
 }
 
-void ashlar__workload_end_body(ashlar_workload *w) {
+/* The body begins or ends here; by default, the body is the whole list. */
+static void workload_end_body(ashlar_workload *w) {
     w->body_end = w->count;
 }
 
@@ -151,48 +157,46 @@ typedef struct kept {
 } kept;
 
 static void record_forward(ashlar_workload *w, shape s, kept *k) {
-    k->targets = ashlar__workload_take(w, sequence_bytes(s.length, 1));
-    k->input = ashlar__workload_take(w, sequence_bytes(s.length, s.hidden));
+    k->targets = workload_take(w, sequence_bytes(s.length, 1));
+    k->input = workload_take(w, sequence_bytes(s.length, s.hidden));
     for (int layer = 0; layer < LAYERS; layer++) {
-        k->output[layer] = ashlar__workload_take(w, sequence_bytes(s.length, s.hidden));
-        k->final[layer] = ashlar__workload_take(w, sequence_bytes(2, s.hidden));
-        k->reserve[layer] =
-            ashlar__workload_take(w, sequence_bytes(s.length, (GATES + 1) * s.hidden));
-        const uint32_t workspace =
-            ashlar__workload_take(w, sequence_bytes(s.length, GATES * s.hidden));
-        ashlar__workload_give(w, workspace);
+        k->output[layer] = workload_take(w, sequence_bytes(s.length, s.hidden));
+        k->final[layer] = workload_take(w, sequence_bytes(2, s.hidden));
+        k->reserve[layer] = workload_take(w, sequence_bytes(s.length, (GATES + 1) * s.hidden));
+        const uint32_t workspace = workload_take(w, sequence_bytes(s.length, GATES * s.hidden));
+        workload_give(w, workspace);
     }
 }
 
 /* Returns the variable of the gradient of the last layer's output. */
 static uint32_t record_loss(ashlar_workload *w, shape s) {
-    const uint32_t logits = ashlar__workload_take(w, sequence_bytes(s.length, SYMBOLS));
-    const uint32_t row_losses = ashlar__workload_take(w, sequence_bytes(s.length, 1));
-    const uint32_t loss = ashlar__workload_take(w, sizeof(float));
-    ashlar__workload_give(w, loss);
-    ashlar__workload_give(w, row_losses);
-    const uint32_t gradient = ashlar__workload_take(w, sequence_bytes(s.length, s.hidden));
-    ashlar__workload_give(w, logits);
+    const uint32_t logits = workload_take(w, sequence_bytes(s.length, SYMBOLS));
+    const uint32_t row_losses = workload_take(w, sequence_bytes(s.length, 1));
+    const uint32_t loss = workload_take(w, sizeof(float));
+    workload_give(w, loss);
+    workload_give(w, row_losses);
+    const uint32_t gradient = workload_take(w, sequence_bytes(s.length, s.hidden));
+    workload_give(w, logits);
     return gradient;
 }
 
 static void record_backward(ashlar_workload *w, shape s, const kept *k, uint32_t gradient) {
     for (int layer = LAYERS - 1; layer >= 0; layer--) {
-        const uint32_t below = ashlar__workload_take(w, sequence_bytes(s.length, s.hidden));
-        const uint32_t gates = ashlar__workload_take(w, sequence_bytes(s.length, GATES * s.hidden));
+        const uint32_t below = workload_take(w, sequence_bytes(s.length, s.hidden));
+        const uint32_t gates = workload_take(w, sequence_bytes(s.length, GATES * s.hidden));
         const uint32_t weights = /* [4H, 2H]: gradients of the input's and recurrence's weights */
-            ashlar__workload_take(w, GATES * s.hidden * 2 * s.hidden * (uint32_t)sizeof(float));
-        ashlar__workload_give(w, k->reserve[layer]);
-        ashlar__workload_give(w, k->output[layer]);
-        ashlar__workload_give(w, k->final[layer]);
-        ashlar__workload_give(w, gates);
-        ashlar__workload_give(w, gradient);
-        ashlar__workload_give(w, weights);
+            workload_take(w, GATES * s.hidden * 2 * s.hidden * (uint32_t)sizeof(float));
+        workload_give(w, k->reserve[layer]);
+        workload_give(w, k->output[layer]);
+        workload_give(w, k->final[layer]);
+        workload_give(w, gates);
+        workload_give(w, gradient);
+        workload_give(w, weights);
         gradient = below;
     }
-    ashlar__workload_give(w, gradient);
-    ashlar__workload_give(w, k->input);
-    ashlar__workload_give(w, k->targets);
+    workload_give(w, gradient);
+    workload_give(w, k->input);
+    workload_give(w, k->targets);
 }
 
 static void record_step(ashlar_workload *w, shape s) {
@@ -206,19 +210,19 @@ static void record_rnn(ashlar_workload *w, uint32_t is_warm) {
     ashlar_random random;
     ashlar__random_init(&random, SEED);
     if (is_warm != 0) {
-        ashlar__workload_begin_step(w);
+        workload_begin_step(w);
         record_step(w, (shape){ASHLAR_WORKLOAD_RNN_LENGTH_MAX, HIDDEN});
     }
-    ashlar__workload_begin_body(w);
+    workload_begin_body(w);
     for (int i = 0; i < ASHLAR_WORKLOAD_RNN_STEPS; i++) {
         const uint64_t shorter = ashlar__random_below(&random, ASHLAR_WORKLOAD_RNN_LENGTH_MAX);
-        ashlar__workload_begin_step(w);
+        workload_begin_step(w);
         record_step(w, (shape){1 + (uint32_t)shorter, HIDDEN});
     }
 }
 
 static void record_turns(ashlar_workload *w, uint32_t turns) {
-    ashlar__workload_begin_step(w);
+    workload_begin_step(w);
     for (uint32_t i = 0; i < turns; i++) {
         record_step(w, (shape){SMALL_LENGTH, SMALL_HIDDEN});
     }
@@ -227,12 +231,12 @@ static void record_turns(ashlar_workload *w, uint32_t turns) {
 /* The body is one step of the list: `turns` small training steps, while a block of OTHERS_BYTES is
  * live. The same step precedes the body, so that caches are filled and a plan is recorded. */
 static void record_rnn_step(ashlar_workload *w, uint32_t turns) {
-    const uint32_t others = ashlar__workload_take(w, OTHERS_BYTES);
+    const uint32_t others = workload_take(w, OTHERS_BYTES);
     record_turns(w, turns);
-    ashlar__workload_begin_body(w);
+    workload_begin_body(w);
     record_turns(w, turns);
-    ashlar__workload_end_body(w);
-    ashlar__workload_give(w, others);
+    workload_end_body(w);
+    workload_give(w, others);
 }
 
 /* --- lists of pairs, mixes and random sizes -------------------------------------------------- */
@@ -254,9 +258,9 @@ enum {
 };
 
 static void record_pairs(ashlar_workload *w, uint32_t bytes) {
-    ashlar__workload_begin_step(w);
+    workload_begin_step(w);
     for (int i = 0; i < PAIRS; i++) {
-        ashlar__workload_give(w, ashlar__workload_take(w, bytes));
+        workload_give(w, workload_take(w, bytes));
     }
 }
 
@@ -264,7 +268,7 @@ static void record_pairs(ashlar_workload *w, uint32_t bytes) {
 static void record_streams(ashlar_workload *w, uint32_t bytes) {
     for (uint32_t i = 0; i < ROUNDS_OF_STREAMS * w->streams; i++) {
         const uint32_t stream = i % (uint32_t)w->streams;
-        ashlar__workload_give(w, ashlar__workload_take_on(w, bytes, stream));
+        workload_give(w, workload_take_on(w, bytes, stream));
     }
 }
 
@@ -273,18 +277,18 @@ static void record_live(ashlar_workload *w, uint32_t count) {
     ashlar_random random;
     ashlar__random_init(&random, SEED);
     for (uint32_t i = 0; i < count; i++) {
-        (void)ashlar__workload_take(w, 512 * (1 + (uint32_t)ashlar__random_below(&random, 8)));
+        (void)workload_take(w, 512 * (1 + (uint32_t)ashlar__random_below(&random, 8)));
     }
-    ashlar__workload_begin_body(w);
+    workload_begin_body(w);
     for (int i = 0; i < LIVE_PAIRS && !w->has_failed; i++) {
         const uint32_t variable = (uint32_t)ashlar__random_below(&random, count);
         const uint32_t bytes = w->variables[variable].taken;
-        ashlar__workload_give(w, variable);
-        (void)ashlar__workload_take(w, bytes); /* into the same variable */
+        workload_give(w, variable);
+        (void)workload_take(w, bytes); /* into the same variable */
     }
-    ashlar__workload_end_body(w);
+    workload_end_body(w);
     for (uint32_t i = 0; i < count; i++) {
-        ashlar__workload_give(w, i);
+        workload_give(w, i);
     }
 }
 
@@ -299,16 +303,16 @@ static void record_fragmented(ashlar_workload *w, uint32_t bytes) {
         while (other > bytes - 512 && other <= bytes) {
             other = (uint32_t)(1 + ashlar__random_below(&random, 64 * KIB));
         }
-        variables[i] = ashlar__workload_take(w, other);
+        variables[i] = workload_take(w, other);
     }
     for (int i = 0; i < 2 * HOLES; i += 2) {
-        ashlar__workload_give(w, variables[i]);
+        workload_give(w, variables[i]);
     }
-    ashlar__workload_begin_body(w);
+    workload_begin_body(w);
     record_pairs(w, bytes);
-    ashlar__workload_end_body(w);
+    workload_end_body(w);
     for (int i = 1; i < 2 * HOLES; i += 2) {
-        ashlar__workload_give(w, variables[i]);
+        workload_give(w, variables[i]);
     }
 }
 
@@ -328,12 +332,12 @@ static void record_mix(ashlar_workload *w, uint32_t is_shuffled) {
     }
     for (int turn = 0; turn < SHUFFLES; turn++) {
         for (int i = 0; i < TENSORS; i++) {
-            variables[i] = ashlar__workload_take(w, bytes[i]);
+            variables[i] = workload_take(w, bytes[i]);
         }
         for (uint32_t left = TENSORS; left > 0; left--) {
             const uint32_t pick =
                 is_shuffled != 0 ? (uint32_t)ashlar__random_below(&random, left) : left - 1;
-            ashlar__workload_give(w, variables[pick]);
+            workload_give(w, variables[pick]);
             variables[pick] = variables[left - 1];
         }
     }
@@ -347,15 +351,15 @@ static void record_random(ashlar_workload *w, uint32_t bytes_max) {
         const bool wants_take = ashlar__random_below(&random, 5) < TAKES_PER_FIVE;
         if (live == 0 || (wants_take && live < RANDOM_LIVE)) {
             const uint32_t bytes = (uint32_t)(1 + ashlar__random_below(&random, bytes_max));
-            variables[live++] = ashlar__workload_take(w, bytes);
+            variables[live++] = workload_take(w, bytes);
         } else {
             const uint32_t pick = (uint32_t)ashlar__random_below(&random, live);
-            ashlar__workload_give(w, variables[pick]);
+            workload_give(w, variables[pick]);
             variables[pick] = variables[--live];
         }
     }
     while (live > 0) {
-        ashlar__workload_give(w, variables[--live]);
+        workload_give(w, variables[--live]);
     }
 }
 

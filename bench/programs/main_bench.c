@@ -4,7 +4,7 @@
 
 #include "bench/arena/bench_arena.h"
 #include "bench/harness/harness.h"
-#include "bench/peers/bench_alloc.h"
+#include "bench/peers/measure.h"
 #include "bench/rnn/bench_rnn.h"
 #include "allocator/base/error.h"
 #include "bench/peers/peer.h"
@@ -36,7 +36,7 @@ static void list_options(ashlar_bench_request *r, bool *wants_help,
          "only this one (NAME or NAME/VARIANT)"},
         {"subject", "NAME", ASHLAR_OPTION_LIST, &r->subjects, 0, 0, "only this one"},
         {"peer", "FILE", ASHLAR_OPTION_LIST, &r->peers, 0, 0,
-         "a shared object that is a further subject, see below"},
+         "a shared object that is a further subject"},
         {"threads", "N", ASHLAR_OPTION_COUNT, &r->threads, 0, ASHLAR_PEER_THREADS_MAX,
          "on so many; 0: 1, and one_size, mix, random on 2 as well"},
         {"json", "FILE", ASHLAR_OPTION_TEXT, &r->json, 0, 0, "write the rows there"},
@@ -56,22 +56,11 @@ static void print_help(const ashlar_option *options) {
         printf("%s%s", i > 0 ? "|" : "", benchmarks[i]->name);
     }
     printf("] [OPTION]...\n"
-           "       %s machine|report ...\n"
-           "What one malloc + free pair costs on the host: beside other allocators (alloc), or\n"
-           "served from a plan (plan), and what packing one takes.\n\n",
+           "       %s machine --json FILE [OPTION]...\n"
+           "Measure ashlar beside its alternatives. ashlar-bench(1) explains what, the\n"
+           "columns and the JSON; an unknown name is answered by those that are known.\n\n",
            program);
     ashlar__options_print(stdout, options, OPTION_COUNT);
-    for (size_t i = 0; i < BENCHMARKS; i++) {
-        if (benchmarks[i]->print_help != NULL) {
-            benchmarks[i]->print_help(stdout);
-        }
-    }
-    printf(
-        "\nmachine --json FILE: processor, device and versions. Takes --device, --date, --commit\n"
-        "(what to write there) and --smoke. report FOLDER [--html FILE]: a page, or\n"
-        "FOLDER/report.html, from the machine.json, GROUP.json and GROUP.txt (the table as "
-        "printed)\n"
-        "there, losses first.\n");
 }
 
 /* Refuse options that have no meaning for the benchmark. */
@@ -121,7 +110,7 @@ static ashlar_status run(const ashlar_benchmark *b, int argc, char **argv) {
     return run_benchmark(b, &r, options, argc, argv);
 }
 
-/* ---- what is no benchmark: `machine` and `report` ---- */
+/* ---- what is no benchmark: `machine` ---- */
 
 /* List the peers whose version is known; returns how many. */
 static size_t list_parts(ashlar_machine_part parts[static ASHLAR_PEERS_MAX]) {
@@ -143,7 +132,6 @@ static ashlar_status write_machine(int argc, char **argv) {
     const ashlar_option options[] = {
         {"json", "FILE", ASHLAR_OPTION_TEXT, &path, 0, 0, ""},
         {"device", "NAME", ASHLAR_OPTION_TEXT, &device_name, 0, 0, ""},
-        {"date", "TEXT", ASHLAR_OPTION_TEXT, &config.date, 0, 0, ""},
         {"commit", "TEXT", ASHLAR_OPTION_TEXT, &config.commit, 0, 0, ""},
         {"smoke", NULL, ASHLAR_OPTION_FLAG, &config.is_smoke, 0, 0, ""},
     };
@@ -163,23 +151,6 @@ static ashlar_status write_machine(int argc, char **argv) {
     return status;
 }
 
-/* Write a page about the results in a folder; without --html it is report.html there. */
-static ashlar_status write_page(int argc, char **argv) {
-    char path[4096];
-    const char *html = path, *folder = argc > 1 ? argv[1] : "-";
-    const ashlar_option options[] = {{"html", "FILE", ASHLAR_OPTION_TEXT, &html, 0, 0, ""}};
-    ashlar_json_writer w;
-    const int length = snprintf(path, sizeof path, "%s/report.html", folder);
-    ASHLAR_FAIL_IF(folder[0] == '-' || length >= (int)sizeof path, ASHLAR_EINVAL,
-                   "report: name a folder of results first");
-    ASHLAR_TRY(ashlar__options_parse(options, 1, argc - 1, argv + 1));
-    ashlar__json_writer_init(&w, 2);
-    ashlar_status status = ashlar__results_put(folder, &w);
-    ASHLAR_THEN(status, ashlar__page_write(html, &w));
-    ashlar__json_writer_finish(&w);
-    return status;
-}
-
 /* ---- the command line ---- */
 
 int main(int argc, char **argv) {
@@ -195,8 +166,6 @@ int main(int argc, char **argv) {
         status = run(benchmarks[0], argc - 1, argv + 1);
     } else if (strcmp(word, "machine") == 0) {
         status = write_machine(argc - 1, argv + 1);
-    } else if (strcmp(word, "report") == 0) {
-        status = write_page(argc - 1, argv + 1);
     } else if (chosen != NULL) {
         status = run(chosen, argc - 1, argv + 1);
     } else {

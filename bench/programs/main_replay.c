@@ -59,15 +59,8 @@ static void print_help(const ashlar_option *options) {
            "Replay logs of allocations on a software device, and say what they take.\n",
            program, program);
     ashlar__options_print(stdout, options, OPTION_COUNT);
-    printf("A FILE is a log of RMM (Thread,Time,Action,Pointer,Size,Stream).\n"
-           "Its events are done in its order, on its threads and streams, and each block is\n"
-           "checked against every live one; a pass frees at its end what FILE leaves live.\n"
-           "Memory is not touched: the device may be larger than the host. JSON: an object\n"
-           "for one FILE, else an array; sizes in bytes; hit_rate: the share of allocations\n"
-           "that took no new memory; ns_per_op: of the calls to the allocator alone. For\n"
-           "--plan steps begin at rows of Action step; without these a pass is a step.\n"
-           "--pack reads what MiniMalloc reads (id,lower,upper,size) and verifies its plan.\n"
-           "Exit: 0; 1 a file is unreadable, a thing failed, a plan does not fit; 2 usage.\n");
+    printf("A FILE is a log of RMM (Thread,Time,Action,Pointer,Size,Stream), that of --pack\n"
+           "one of MiniMalloc (id,lower,upper,size). ashlar-replay(1) explains the rest.\n");
 }
 
 /* ---- the command line ---- */

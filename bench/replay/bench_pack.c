@@ -22,16 +22,11 @@ static bool fits(const ashlar_packing *p) {
     return p->capacity_bytes == 0 || p->result.plan_bytes <= p->capacity_bytes;
 }
 
-static ashlar_status pack_often(const ashlar_pack_buffer *buffers,
-                                const ashlar_pack_options *options, size_t tries, size_t *offsets,
-                                ashlar_packing *out) {
-    double seconds[ASHLAR_PACKING_TRIES_MAX];
-    for (size_t i = 0; i < tries; i++) {
-        const double start = ashlar__clock_s();
-        ASHLAR_TRY(ashlar_pack(buffers, out->count, options, offsets, &out->result));
-        seconds[i] = ashlar__clock_s() - start;
-    }
-    out->seconds = ashlar__median(seconds, tries);
+static ashlar_status pack(const ashlar_pack_buffer *buffers, const ashlar_pack_options *options,
+                          size_t *offsets, ashlar_packing *out) {
+    const double start = ashlar__clock_s();
+    ASHLAR_TRY(ashlar_pack(buffers, out->count, options, offsets, &out->result));
+    out->seconds = ashlar__clock_s() - start;
     return ASHLAR_OK;
 }
 
@@ -64,7 +59,7 @@ size_t ashlar__bench_pack_count(bool is_smoke) {
     return is_smoke ? SMOKE_CASES : sizeof cases / sizeof cases[0];
 }
 
-ashlar_status ashlar__bench_pack(size_t idx, size_t tries, ashlar_packing *out) {
+ashlar_status ashlar__bench_pack(size_t idx, ashlar_packing *out) {
     const size_t count = cases[idx].count;
     ashlar_packing packing = {
         .case_name = cases[idx].name, .seed = cases[idx].seed, .count = count};
@@ -77,7 +72,7 @@ ashlar_status ashlar__bench_pack(size_t idx, size_t tries, ashlar_packing *out) 
         const ashlar_pack_options options = {.alignment = ASHLAR_BLOCK_ALIGN,
                                              .time_budget_ms = cases[idx].budget_ms};
         cases[idx].make(cases[idx].seed, buffers, count);
-        status = pack_often(buffers, &options, tries, offsets, &packing);
+        status = pack(buffers, &options, offsets, &packing);
     }
     ashlar__host_free(buffers);
     ashlar__host_free(offsets);
@@ -107,7 +102,7 @@ static ashlar_status pack_table(const ashlar_pack_table *table, size_t seconds, 
     };
     size_t bytes = 0;
     p->count = table->count;
-    const ashlar_status status = pack_often(table->buffers, &options, 1, offsets, p);
+    const ashlar_status status = pack(table->buffers, &options, offsets, p);
     if (progress != NULL) {
         fputs("\r\033[K", progress);
     }

@@ -72,7 +72,7 @@ typedef struct ashlar_packing {
     uint64_t seed;         /* 0: none */
     size_t count;          /* buffers */
     size_t capacity_bytes; /* the capacity asked for; 0: none, as small as possible */
-    double seconds;        /* time of packing: the median of the tries */
+    double seconds;        /* time of packing */
     ashlar_pack_result result;
 } ashlar_packing;
 
@@ -98,12 +98,9 @@ void ashlar__pack_case_network(uint64_t seed, ashlar_pack_buffer *buffers, size_
  * the greedy orders alone, and networks, of several seeds, packed in 0.3, 1 and 10 seconds. */
 size_t ashlar__bench_pack_count(bool is_smoke);
 
-/* Pack case `idx`.
- *
- * tries    times that the same problem is packed, for the median; 1 .. ASHLAR_PACKING_TRIES_MAX
- * Errors:  ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack(size_t idx, size_t tries, ashlar_packing *out);
-enum { ASHLAR_PACKING_TRIES_MAX = 9, ASHLAR_PACKING_BUFFERS = 20000 };
+/* Pack case `idx`. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack(size_t idx, ashlar_packing *out);
+enum { ASHLAR_PACKING_BUFFERS = 20000 };
 
 /* A problem in a MiniMalloc file, and the outputs wanted. */
 typedef struct ashlar_pack_job {

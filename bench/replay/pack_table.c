@@ -127,68 +127,24 @@ ashlar_status ashlar__pack_table_write(const ashlar_pack_table *table, const siz
 
 /* ---- checking ---- */
 
-/* The beginning or the end of a buffer. */
-typedef struct moment {
-    uint64_t time;
-    size_t buffer;
-    bool is_begin;
-} moment;
-
-/* By time; ends first, since lifetimes are half-open. */
-static int compare_moments(const void *a, const void *b) {
-    const moment *x = a, *y = b;
-    if (x->time != y->time) {
-        return x->time < y->time ? -1 : 1;
-    }
-    return x->is_begin - y->is_begin;
+/* By beginning, and then as they are listed. */
+static int compare_begins(const void *a, const void *b) {
+    const ashlar_pack_buffer *x = *(const ashlar_pack_buffer *const *)a;
+    const ashlar_pack_buffer *y = *(const ashlar_pack_buffer *const *)b;
+    return x->begin != y->begin ? (x->begin < y->begin ? -1 : 1) : (x > y) - (x < y);
 }
 
-/* Where a buffer at `offset` belongs in live[], which ascends by offset. */
-static size_t find_live(const size_t *live, size_t count, const size_t *offsets, size_t offset) {
-    size_t low = 0, high = count;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (offsets[live[middle]] < offset) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-/* Add a buffer to the live ones, of which none overlaps another, so that only its neighbours may
- * overlap it. */
-static ashlar_status begin_buffer(const ashlar_pack_buffer *buffers, const size_t *offsets,
-                                  size_t *live, size_t *count, size_t idx) {
-    const size_t at = find_live(live, *count, offsets, offsets[idx]);
-    const size_t end = offsets[idx] + buffers[idx].bytes;
-    const bool below = at > 0 && offsets[live[at - 1]] + buffers[live[at - 1]].bytes > offsets[idx];
-    const bool above = at < *count && offsets[live[at]] < end;
-    ASHLAR_FAIL_IF(below || above, ASHLAR_EFORMAT, "pack: buffers %zu and %zu overlap",
-                   live[below ? at - 1 : at], idx);
-    memmove(&live[at + 1], &live[at], (*count - at) * sizeof *live);
-    live[at] = idx;
-    ++*count;
-    return ASHLAR_OK;
-}
-
-static ashlar_status check_moments(const ashlar_pack_buffer *buffers, size_t count,
-                                   const size_t *offsets, moment *moments, size_t *live) {
-    size_t live_count = 0;
+/* Compare each buffer with those that begin while it is live. */
+static ashlar_status check_sorted(const ashlar_pack_buffer *buffers,
+                                  const ashlar_pack_buffer *const *sorted, size_t count,
+                                  const size_t *offsets) {
     for (size_t i = 0; i < count; i++) {
-        moments[2 * i] = (moment){buffers[i].begin, i, true};
-        moments[2 * i + 1] = (moment){buffers[i].end, i, false};
-    }
-    qsort(moments, 2 * count, sizeof *moments, compare_moments);
-    for (size_t k = 0; k < 2 * count; k++) {
-        const size_t idx = moments[k].buffer;
-        if (moments[k].is_begin) {
-            ASHLAR_TRY(begin_buffer(buffers, offsets, live, &live_count, idx));
-        } else {
-            const size_t at = find_live(live, live_count, offsets, offsets[idx]);
-            ASHLAR_CHECK2(live[at] == idx);
-            memmove(&live[at], &live[at + 1], (--live_count - at) * sizeof *live);
+        const size_t a = (size_t)(sorted[i] - buffers);
+        for (size_t k = i + 1; k < count && sorted[k]->begin < sorted[i]->end; k++) {
+            const size_t b = (size_t)(sorted[k] - buffers);
+            ASHLAR_FAIL_IF(offsets[a] < offsets[b] + buffers[b].bytes &&
+                               offsets[b] < offsets[a] + buffers[a].bytes,
+                           ASHLAR_EFORMAT, "pack: buffers %zu and %zu overlap", a, b);
         }
     }
     return ASHLAR_OK;
@@ -196,14 +152,14 @@ static ashlar_status check_moments(const ashlar_pack_buffer *buffers, size_t cou
 
 ashlar_status ashlar__pack_check(const ashlar_pack_buffer *buffers, size_t count,
                                  const size_t *offsets, size_t *bytes) {
-    moment *moments = ashlar__host_calloc(2 * count + 1, sizeof *moments); /* count may be 0 */
-    size_t *live = ashlar__host_calloc(count + 1, sizeof *live);
-    const ashlar_status status =
-        moments == NULL || live == NULL
-            ? ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory to check %zu buffers", count)
-            : check_moments(buffers, count, offsets, moments, live);
-    ashlar__host_free(moments);
-    ashlar__host_free(live);
+    const ashlar_pack_buffer **sorted;
+    ASHLAR_HOST_NEW(sorted, count + 1, "pack: no host memory to check %zu buffers", count);
+    for (size_t i = 0; i < count; i++) {
+        sorted[i] = &buffers[i];
+    }
+    qsort((void *)sorted, count, sizeof *sorted, compare_begins);
+    const ashlar_status status = check_sorted(buffers, sorted, count, offsets);
+    ashlar__host_free((void *)sorted);
     size_t top = 0;
     for (size_t i = 0; status == ASHLAR_OK && i < count; i++) {
         top = offsets[i] + buffers[i].bytes > top ? offsets[i] + buffers[i].bytes : top;

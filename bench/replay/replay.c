@@ -8,7 +8,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 #include "allocator/soft/soft.h"
-#include "allocator/soft/soft_index.h"
+#include "allocator/soft/soft_state.h"
 #include "bench/harness/harness.h"
 
 typedef struct replay replay;
@@ -23,9 +23,7 @@ typedef struct block {
 typedef struct worker {
     replay *replay;
     pthread_t thread;
-    pthread_cond_t turn;
-    size_t last;     /* its last event in the log */
-    bool is_started; /* Lock: replay.lock */
+    size_t last; /* its last event in the log */
 } worker;
 
 /* Turns count the events of all passes. The thread whose turn is `next` runs the event, holding the
@@ -46,7 +44,7 @@ struct replay {
     double ns;       /* spent in the allocator, including the readings of the clock */
     size_t ops;      /* number of calls timed */
     pthread_mutex_t lock;
-    pthread_cond_t over;
+    pthread_cond_t turn; /* `next` belongs to another thread, or the replay is over */
     size_t next, turn_count;
     size_t boundary; /* index of the next of the plan's step boundaries in this pass */
     bool is_in_step;
@@ -259,42 +257,21 @@ static void advance_locked(replay *r) {
     r->next++;
 }
 
-static void *work(void *arg);
-
-/* Wake the thread whose event is next, and start it if this is its first; at the end, wake all. */
-static void pass_turn_locked(replay *r) {
-    if (r->next < r->turn_count) {
-        worker *w = &r->workers[next_thread(r)];
-        if (w->is_started) {
-            pthread_cond_signal(&w->turn);
-            return;
-        }
-        w->is_started = pthread_create(&w->thread, NULL, work, w) == 0;
-        if (w->is_started) {
-            return;
-        }
-        stop_locked(r, ashlar__fail(ASHLAR_EHOSTMEM, "a thread for the replay cannot be started"));
-    }
-    for (size_t i = 0; i < r->log->thread_count; i++) {
-        pthread_cond_signal(&r->workers[i].turn);
-    }
-    pthread_cond_signal(&r->over);
-}
-
+/* A thread lives until its last event. */
 static void *work(void *arg) {
-    worker *w = arg;
+    const worker *w = arg;
     replay *r = w->replay;
     const size_t self = (size_t)(w - r->workers);
     const size_t last = r->turn_count - r->log->closed_count + w->last;
     pthread_mutex_lock(&r->lock);
     while (r->next <= last) {
         if (next_thread(r) != self) {
-            pthread_cond_wait(&w->turn, &r->lock);
+            pthread_cond_wait(&r->turn, &r->lock);
             continue;
         }
         advance_locked(r);
         if (r->next == r->turn_count || next_thread(r) != self) {
-            pass_turn_locked(r);
+            pthread_cond_broadcast(&r->turn);
         }
     }
     pthread_mutex_unlock(&r->lock);
@@ -302,24 +279,23 @@ static void *work(void *arg) {
 }
 
 static void run_threads(replay *r) {
-    for (size_t i = 0; i < r->log->thread_count; i++) {
-        r->workers[i].replay = r;
-        pthread_cond_init(&r->workers[i].turn, NULL); /* cannot fail on Linux */
-    }
+    size_t started = 0;
     for (size_t i = 0; i < r->log->closed_count; i++) {
         r->workers[r->log->events[i].thread].last = i;
     }
-    pthread_mutex_lock(&r->lock);
-    pass_turn_locked(r);
-    while (r->next < r->turn_count) {
-        pthread_cond_wait(&r->over, &r->lock);
+    pthread_mutex_lock(&r->lock); /* they begin together */
+    for (; started < r->log->thread_count; started++) {
+        worker *w = &r->workers[started];
+        w->replay = r;
+        if (pthread_create(&w->thread, NULL, work, w) != 0) {
+            stop_locked(r,
+                        ashlar__fail(ASHLAR_EHOSTMEM, "a thread for the replay cannot be started"));
+            break;
+        }
     }
     pthread_mutex_unlock(&r->lock);
-    for (size_t i = 0; i < r->log->thread_count; i++) {
-        if (r->workers[i].is_started) {
-            pthread_join(r->workers[i].thread, NULL);
-        }
-        pthread_cond_destroy(&r->workers[i].turn);
+    for (size_t i = 0; i < started; i++) {
+        pthread_join(r->workers[i].thread, NULL);
     }
 }
 
@@ -340,7 +316,7 @@ static ashlar_status set_up(replay *r) {
     const ashlar_rmm_log *log = r->log;
     const size_t block_count = log->block_count > 0 ? log->block_count : 1;
     pthread_mutex_init(&r->lock, NULL); /* none of these can fail on Linux */
-    pthread_cond_init(&r->over, NULL);
+    pthread_cond_init(&r->turn, NULL);
     r->streams = ashlar__host_calloc(log->stream_count, sizeof *r->streams);
     r->blocks = ashlar__host_calloc(block_count, sizeof *r->blocks);
     r->workers = ashlar__host_calloc(log->thread_count, sizeof *r->workers);
@@ -360,7 +336,7 @@ static void tear_down(replay *r) {
     ashlar__host_free(r->workers);
     ashlar__host_free(r->blocks);
     ashlar__host_free(r->streams);
-    pthread_cond_destroy(&r->over);
+    pthread_cond_destroy(&r->turn);
     pthread_mutex_destroy(&r->lock);
 }
 

@@ -24,9 +24,8 @@
  * Pointer is not read.
  *
  * Numbers in Thread, Pointer and Stream are only names, and RMM's versions write them in different
- * ways: 0x7f00, 7f00, decimal, and (nil) or 0 for none. A number with 0x is hexadecimal. The other
- * numbers of a column are decimal, unless one of them has a letter: then all are hexadecimal. Size
- * is decimal.
+ * ways: 0x7f00, 7f00, decimal, and (nil) or 0 for none. All are read as hexadecimal. Size is
+ * decimal.
  *
  * Streams are CUDA's handles: 0 and 1 are the default stream, 2 is each thread's own. */
 
@@ -118,8 +117,8 @@ void ashlar__replay_plan_put(ashlar_json_writer *w, const ashlar_replay_plan *pl
 
 /* Replays a recorded log of allocations on a software device.
  *
- * Each thread and stream of the log gets a thread or stream of its own; a thread lives from its
- * first event to its last. Threads take turns in the order of the log, so that every replay is the
+ * Each thread and stream of the log gets a thread or stream of its own; a thread lives to its
+ * last event. Threads take turns in the order of the log, so that every replay is the
  * same, and each stream sees its allocations and frees in that order. Memory is never touched, so
  * the device may be larger than the host.
  *

@@ -81,11 +81,9 @@ static ashlar_status find(map *m, uint64_t high, uint64_t low, size_t **value) {
 typedef struct reader {
     ashlar_rmm_log *log;
     ashlar_csv csv;
-    bool is_hex[COLUMN_COUNT]; /* whether numbers without 0x are hexadecimal */
-    map threads;               /* index of a thread */
-    map streams;               /* index of a stream, by handle; for PER_THREAD_STREAM also by
-                                * thread */
-    map pointers;              /* row that allocated the block that is live at an address */
+    map threads;  /* index of a thread */
+    map streams;  /* index of a stream, by handle; for PER_THREAD_STREAM also by thread */
+    map pointers; /* row that allocated the block that is live at an address */
     size_t live_bytes;
 } reader;
 
@@ -98,15 +96,12 @@ static unsigned digit_of(char c) {
     return lower >= 'a' && lower <= 'f' ? (unsigned)(lower - 'a') + 10 : 16;
 }
 
-static bool has_prefix(ashlar_piece p) {
-    return p.bytes > 2 && p.text[0] == '0' && (p.text[1] | 0x20) == 'x';
-}
-
+/* Names of threads, pointers and streams are read as hexadecimal, with 0x or without: those that
+ * the log has in decimal stay different from each other, and CUDA's own handles are one digit. */
 static bool parse_number(ashlar_piece p, unsigned base, uint64_t *out) {
     uint64_t sum = 0;
-    if (has_prefix(p)) {
+    if (base == 16 && p.bytes > 2 && p.text[0] == '0' && (p.text[1] | 0x20) == 'x') {
         p = (ashlar_piece){p.text + 2, p.bytes - 2};
-        base = 16;
     }
     for (size_t i = 0; i < p.bytes; i++) {
         const unsigned digit = digit_of(p.text[i]);
@@ -119,41 +114,12 @@ static bool parse_number(ashlar_piece p, unsigned base, uint64_t *out) {
     return p.bytes > 0;
 }
 
-/* Whether the text is a number without 0x that can only be hexadecimal. */
-static bool is_bare_hex(ashlar_piece p) {
-    bool has_letter = false;
-    if (has_prefix(p)) {
-        return false;
-    }
-    for (size_t i = 0; i < p.bytes; i++) {
-        const unsigned digit = digit_of(p.text[i]);
-        if (digit == 16) {
-            return false;
-        }
-        has_letter = has_letter || digit > 9;
-    }
-    return has_letter;
-}
-
-/* Look for such numbers in all rows, with another reader. */
-static void detect_hex(reader *r) {
-    static const column named[] = {THREAD, POINTER, STREAM};
-    ashlar_csv csv = r->csv;
-    ashlar_piece fields[COLUMN_COUNT];
-    size_t count;
-    while (ashlar__csv_next(&csv, fields, &count)) {
-        for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
-            r->is_hex[named[i]] = r->is_hex[named[i]] || is_bare_hex(fields[named[i]]);
-        }
-    }
-}
-
 static ashlar_status read_number(const reader *r, column c, ashlar_piece field, uint64_t *out) {
     if (c != SIZE && ashlar__piece_is(field, "(nil)")) { /* as %p prints a null pointer */
         *out = 0;
         return ASHLAR_OK;
     }
-    if ((c == SIZE && has_prefix(field)) || !parse_number(field, r->is_hex[c] ? 16 : 10, out)) {
+    if (!parse_number(field, c == SIZE ? 10 : 16, out)) {
         char what[64];
         (void)snprintf(what, sizeof what, "%s has to be a number of 64 bits", column_names[c]);
         return ashlar__csv_fail(&r->csv, what, field);
@@ -336,10 +302,7 @@ ashlar_status ashlar__rmm_log_parse(const char *name, const char *text, size_t b
     }
     memcpy(r.log->name, name, name_bytes);
     ashlar_status status = ashlar__csv_begin(&r.csv, &format, r.log->name, text, bytes);
-    if (status == ASHLAR_OK) {
-        detect_hex(&r);
-        status = read_rows(&r);
-    }
+    ASHLAR_THEN(status, read_rows(&r));
     ashlar__host_free(r.threads.entries);
     ashlar__host_free(r.streams.entries);
     ashlar__host_free(r.pointers.entries);

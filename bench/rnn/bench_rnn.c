@@ -8,7 +8,6 @@
 #include "allocator/base/error.h"
 #include "arena/compute/workers.h"
 #include "bench/harness/harness.h"
-#include "bench/rnn/roof.h"
 #include "rnn/product/blas.h"
 
 /* Long rounds are few: as many as fit into the time, but enough for a median. */
@@ -223,34 +222,6 @@ static void put_head(ashlar_json_writer *w) {
     ashlar__json_add_uint64(w, "threads", ashlar__workers_count());
 }
 
-static void print_help(FILE *out) {
-    size_t count;
-    const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
-    fprintf(
-        out,
-        "\n"
-        "rnn: forward and backward of recurrent networks, the buffers of each step from the\n"
-        "allocator (ashlar), from the driver (driver_each_step) or taken once (static_buffer: the\n"
-        "limit), and the same network by PyTorch where python3 has it, in its fastest way "
-        "(torch);\n"
-        "on a GPU by cuDNN, without PyTorch and what follows. In inference ashlar has prepared "
-        "the\n"
-        "weights before, but for the case plain. peak %%: the multiply-adds of a step over those\n"
-        "that the threads do in registers; read %%: the weights that it has to read, recurrent\n"
-        "ones in each time step, over the rate at which they read a buffer as large as one\n"
-        "recurrent matrix. Takes --smoke, --workload, --subject, --threads (0: all), --json,\n"
-        "--device. JSON: {processor, products, torch, threads, rows}, rows of {case, subject,\n"
-        "ms_forward, ms_backward, ms_step, steps_per_s, over_static, over_torch, of_peak, "
-        "of_read,\n"
-        "flops_per_s, read_bytes_per_s}.\n"
-        "Cases, all of fp32 (with --smoke of %d steps):",
-        SMOKE_STEPS);
-    for (size_t i = 0; i < count; i++) {
-        fprintf(out, "%s%s", i % 3 == 0 ? "\n  " : ", ", cases[i].name);
-    }
-    fprintf(out, "\n");
-}
-
 const ashlar_benchmark ashlar__benchmark_rnn = {
     .name = "rnn",
     .takes = "--smoke, --workload, --subject, --threads, --json, --device",
@@ -259,5 +230,4 @@ const ashlar_benchmark ashlar__benchmark_rnn = {
     .subject = subject,
     .run = run,
     .put_head = put_head,
-    .print_help = print_help,
 };

@@ -43,13 +43,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_torch_make(ashlar_rnn_torch *torch,
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_torch_step(ashlar_rnn_torch *torch, double *forward_s,
                                                        double *backward_s);
 
-/* One case of `ashlar-bench rnn`, and a step of each subject.
- *
- * A step's own buffers are its output, reserve, work and the gradient of its input. Subjects differ
- * in where these buffers come from. `ashlar` takes them from an allocator in each step,
- * `driver_each_step` from the driver's plain allocation; `static_buffer` uses one range taken once,
- * which is the least possible cost. `torch` is a network of this kind in PyTorch's process. */
-
+/* A case. A step's own buffers are its output, reserve, work and the gradient of its input;
+ * subjects differ in where these come from. */
 typedef struct ashlar_rnn_case {
     const char *name; /* made of cell, T, B, I (unless I = H), H, L */
     size_t steps, batch;
@@ -131,14 +126,34 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_setup_run(ashlar_rnn_setup *setup,
                                                       ashlar_rnn_subject subject,
                                                       ashlar_rnn_times *times);
 
-/* Measures steps of recurrent networks: with the allocator, with the driver's plain
- * allocation, without memory management, and by PyTorch. Before a turn there
- * is a pause, in which another library's threads go to sleep. The run sets the number of worker
- * threads, and does not reset it. On a CUDA device cuDNN computes the steps; PyTorch and the
- * machine's limits are left out. */
+/* The two limits that the machine sets to a step of a network, on the threads that compute:
+ * multiply-adds in registers, and reads of a buffer. */
+
+typedef enum ashlar_roof {
+    ASHLAR_ROOF_FMA,  /* fp32 multiply-adds, in the instruction set that the layers use */
+    ASHLAR_ROOF_READ, /* bytes of a buffer; each thread reads a part of its own, again and again */
+    ASHLAR_ROOF_COUNT
+} ashlar_roof;
+
+/* Reach a limit for some milliseconds, on all workers (workers.h). Returns what is done per second:
+ * additions plus multiplications, or bytes.
+ *
+ * buffer  [bytes], only for READ: whole lines of 64 bytes; a buffer that fits the caches is read
+ *         from there */
+double ashlar__roof_run(ashlar_roof roof, const void *buffer, size_t bytes);
+
+/* The loops for one instruction set (instruction_set.h); meson.build compiles roof_loops.c for each
+ * set. Both return a number that depends on all that they did, so no work can be left out. */
+typedef struct ashlar_roof_loops {
+    float (*multiply)(size_t rounds, float factor); /* `products` multiply-adds in each round */
+    float (*read)(const void *buffer, size_t bytes);
+    size_t products;
+} ashlar_roof_loops;
+extern const ashlar_roof_loops ashlar__roof_loops_baseline, ashlar__roof_loops_avx2,
+    ashlar__roof_loops_avx512, ashlar__roof_loops_neon;
 
 /* The columns of its rows, as in ashlar_rows_column: medians over the rounds. A ratio is the median
- * of each round's ratio of MS_STEP. FLOPS and READ_RATE are the machine's limits (roof.h), measured
+ * of each round's ratio of MS_STEP. FLOPS and READ_RATE are the machine's limits, measured
  * in the same rounds, the latter on a buffer as large as one recurrent matrix. OF_PEAK is the
  * step's multiplications and additions per second, over FLOPS. OF_READ is the bytes of weights that
  * a step has to read, per second, over READ_RATE: each pass reads recurrent matrices at each time

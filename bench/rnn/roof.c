@@ -1,9 +1,9 @@
 /* roof.c - shares the loops of the best instruction set among the workers, and times them. */
-#include "bench/rnn/roof.h"
+#include "bench/rnn/bench_rnn.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
-#include "arena/compute/instruction_set.h"
+#include "arena/compute/element.h"
 #include "arena/compute/workers.h"
 
 enum { ROUNDS = 100000, LINES = 4 * 64 /* bytes that the loop reads at once */ };

@@ -1,8 +1,8 @@
 /* roof_loops.c - the loops that reach the machine's limits: multiply-adds in registers, and reads
  * of a buffer; compiled for each instruction set. */
 #include "allocator/base/compiler.h"
-#include "arena/compute/instruction_set.h"
-#include "bench/rnn/roof.h"
+#include "arena/compute/element.h"
+#include "bench/rnn/bench_rnn.h"
 
 typedef float vector __attribute__((vector_size(ASHLAR_VECTOR_BYTES)));
 typedef vector read_vector __attribute__((may_alias, aligned(64)));

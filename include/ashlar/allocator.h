@@ -93,7 +93,7 @@ typedef struct ashlar_stats {
     uint64_t live_blocks;
     uint64_t alloc_count; /* successful calls */
     uint64_t free_count;
-    /* Which rung of the ladder served each allocation; see ashlar_alloc. */
+    /* How each allocation was served; see ashlar_alloc(). */
     uint64_t served_planned;     /* the plan of the step; see plan.h */
     uint64_t served_cached;      /* the thread's own cache */
     uint64_t served_same_stream; /* memory of the same stream */
@@ -339,16 +339,14 @@ typedef enum ashlar_guard {
 /*
  * share=on: memory comes in segments that NCCL can register (attach in ashlar/reduce.h): each is
  * one handle of the driver's that was made to be shared, by a file descriptor and, where the device
- * and its driver have them, by a fabric handle and with network cards (GPUDirect RDMA). Of these
- * two, what the driver refuses is not asked for again. A block lies in one segment
- * (ashlar_segment()). New memory that is taken for a block above 16 MiB, or for a
- * multiple of 2 MiB (as the regions of an arena then are), is a segment for that block alone. Not
- * with vmm=off: ASHLAR_EINVAL; on a device without virtual memory management or file descriptors:
- * ASHLAR_ENOTSUP.
- * Cost: memory of freed blocks cannot be mapped elsewhere in pieces. So it is best to make one
- * allocator with share=on for an arena and other long-lived blocks, and another one without it for
- * the rest: what one leaves idle, the other gets. Drivers of series 525 have been slow with such
- * handles (PyTorch pull request 130890).
+ * can, with network cards (GPUDirect RDMA). A block lies in one segment (ashlar_segment()). New
+ * memory that is taken for a block above 16 MiB, or for a multiple of 2 MiB (as the regions of an
+ * arena then are), is a segment for that block alone. Not with vmm=off: ASHLAR_EINVAL; on a device
+ * without virtual memory management or file descriptors: ASHLAR_ENOTSUP. Cost: memory of freed
+ * blocks cannot be mapped elsewhere in pieces. So it is best to make one allocator with share=on
+ * for an arena and other long-lived blocks, and another one without it for the rest: what one
+ * leaves idle, the other gets. Drivers of series 525 have been slow with such handles (PyTorch pull
+ * request 130890).
  */
 
 #define ASHLAR_CONFIG_BYTES_MIN ((uint64_t)2 << 20)  /* the least limit: one handle */

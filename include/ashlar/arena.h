@@ -250,16 +250,14 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_unbind(ashlar_arena *are
  *   a bound pointer, or the pointer of a bound view, was changed: to NULL, to memory outside the
  *     arena, into another tensor, or into padding
  *   the type, rank or shape of a bound view was changed
- *   the arena's own description is damaged: tensors overlap, a tensor lies outside its group, or
- *     there is a gap between groups or buckets
+ *   the arena's own description is damaged
  *   a region is no longer a live block of the allocator, or the block is too small
  *
  * ashlar_arena_flatten() repairs pointers that were changed.
  *
- * Errors: ASHLAR_EMOVED (a defect; the detail names the tensor, bucket or region, and its present
- *         address), ASHLAR_EINVAL (not committed).
- * Cost:   no driver call; some nanoseconds per pointer and tensor and a look-up per region, little
- *         enough for every step. */
+ * Errors: ASHLAR_EMOVED (a defect; the detail names the tensor or region, and its present address),
+ * ASHLAR_EINVAL (not committed). Cost:   no driver call; some nanoseconds per pointer and tensor
+ * and a look-up per region, little enough for every step. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check(const ashlar_arena *arena);
 
 /* Check that all padding is zero, and report the first byte that is not, in the order of regions
@@ -287,7 +285,7 @@ typedef struct ashlar_flatten_item {
 } ashlar_flatten_item;
 
 typedef struct ashlar_flatten_stats {
-    size_t copies; /* queued; ashlar_copy_batch() may make one driver call of them */
+    size_t copies; /* queued */
     size_t copied_bytes;
     size_t merged;       /* tensors that were copied together with the neighbour before */
     size_t in_place;     /* tensors that were in their place already, and were not copied */

@@ -193,9 +193,8 @@ typedef struct ashlar_copy_span {
  *
  * Stream:  the batch as a whole runs in stream order. Copies queued before a failure stay queued.
  * Threads: any.
- * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM.
- * Cost:    from CUDA 12.8 on, if `stream` is neither the default stream nor captured: one driver
- *          call for all copies, a query and a host allocation. Otherwise a driver call per copy.
+ * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM.
+ * Cost:    a driver call for each copy.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_batch(ashlar_device *device,
                                                              const ashlar_copy_span *spans,

@@ -286,7 +286,7 @@ typedef struct ashlar_warmup_options {
     ashlar_stream stream;       /* the steps' main stream, named from now on (top of allocator.h) */
     size_t min_length;          /* 1 .. max_length; 0 stands for 1 */
     size_t max_length;          /* must be given */
-    size_t length_bucket_count; /* the lengths are cut into so many ranges of equal width, and no
+    size_t length_range_count;  /* the lengths are cut into so many ranges of equal width, and no
                                  * plan serves lengths of two; 0 stands for 1. With a dry run, a
                                  * range has as many plans as are needed to keep their memory, which
                                  * they share, as small as the largest step allows; else one */
@@ -365,7 +365,7 @@ ashlar_allocator_warmup(ashlar_allocator *allocator, const ashlar_warmup_options
 ASHLAR_API uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length);
 
 /* Lengths that one plan serves. */
-typedef struct ashlar_warmup_bucket {
+typedef struct ashlar_warmup_range {
     size_t first_length, last_length;
     uint64_t plan_bytes; /* bytes of its plan, on all streams; 0: no plan, so that the ordinary path
                           * serves its steps. The plans of a stream share one memory */
@@ -375,7 +375,7 @@ typedef struct ashlar_warmup_bucket {
     uint64_t calls;      /* driver calls of all threads while these steps were under way, without
                           * those that pick a device */
     uint64_t own_calls;  /* of these calls, the number made by the allocator */
-} ashlar_warmup_bucket;
+} ashlar_warmup_range;
 
 /*
  * List the buckets of the last warm-up with these options, the shortest lengths first: what each
@@ -388,8 +388,8 @@ typedef struct ashlar_warmup_bucket {
  * Cost:    takes the lock. O(keys^2).
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_warmup_list_buckets(ashlar_allocator *allocator, const ashlar_warmup_options *options,
-                           ashlar_warmup_bucket *out, size_t capacity, size_t *count);
+ashlar_warmup_list_ranges(ashlar_allocator *allocator, const ashlar_warmup_options *options,
+                          ashlar_warmup_range *out, size_t capacity, size_t *count);
 
 /* ---- the largest size that fits ---- */
 

@@ -3,9 +3,25 @@
 #ifndef ASHLAR_BACKEND_H
 #define ASHLAR_BACKEND_H
 
-#include "rnn/layer/rnn_cpu.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-struct ashlar_rnn_varying;
+#include <ashlar/rnn.h>
+
+typedef enum ashlar_rnn_pass {
+    ASHLAR_RNN_FORWARD,       /* writes in the reserve, if any, what the other passes need */
+    ASHLAR_RNN_BACKWARD_DATA, /* once after each forward: overwrites the gates in the reserve */
+    ASHLAR_RNN_BACKWARD_WEIGHTS,
+    ASHLAR_RNN_PASS_COUNT
+} ashlar_rnn_pass;
+
+/* What differs from one training step to the next, in device memory, and read when the pass runs:
+ * a captured pass can be launched again. */
+typedef struct ashlar_rnn_varying {
+    const int32_t *lengths; /* [B], each 1..T */
+    const uint64_t *seed;   /* added to the batch's dropout_seed */
+} ashlar_rnn_varying;
 
 typedef struct ashlar_rnn_backend {
     const char *name;
@@ -18,7 +34,8 @@ typedef struct ashlar_rnn_backend {
     void (*destroy)(ashlar_rnn *rnn);
     ashlar_status (*sizes)(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                            size_t *reserve_bytes, size_t *work_bytes);
-    /* Queue one pass on `stream`; batch->lengths is copied before it returns. */
+    /* Queue one pass on `stream`; batch->lengths is copied before it returns. Without
+     * queue_varying: lengths NULL: every sequence is as long as the batch. */
     ashlar_status (*queue)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                            const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                            ashlar_stream stream);
@@ -28,11 +45,11 @@ typedef struct ashlar_rnn_backend {
     ashlar_status (*prepare)(const ashlar_rnn *rnn, const void *weights, void *prepared,
                              ashlar_stream stream);
     /* Like queue, but batch->lengths is not read: the pass reads the lengths, and a number that it
-     * adds to dropout_seed, from device memory (rnn_rows.h). queue_varying NULL: the back end
+     * adds to dropout_seed, from device memory. queue_varying NULL: the back end
      * cannot do that. */
     ashlar_status (*queue_varying)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                    const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
-                                   const struct ashlar_rnn_varying *varying, ashlar_stream stream);
+                                   const ashlar_rnn_varying *varying, ashlar_stream stream);
     /* Queue a restart of dropout's random sequence from `seed`. NULL: there is no such sequence;
      * each pass draws from a seed of its own. */
     ashlar_status (*restart_dropout)(const ashlar_rnn *rnn, uint64_t seed, ashlar_stream stream);
@@ -44,7 +61,7 @@ struct ashlar_rnn {
     ashlar_device *device;             /* const */
     const ashlar_rnn_backend *backend; /* const */
     ashlar_rnn_layout layout;          /* const */
-    size_t most_steps;                 /* const: a pass of more is cut into chunks (rnn_chunks.h) */
+    size_t most_steps;                 /* const: a pass of more is cut into chunks (rnn.c) */
     void *state;                       /* the back end's; NULL: it has none */
 };
 
@@ -53,6 +70,17 @@ extern const ashlar_rnn_backend ashlar__rnn_backend_cpu;
 
 /* CUDA devices: cuDNN 9, found at run time. Built without cuDNN's headers, it refuses every rnn. */
 extern const ashlar_rnn_backend ashlar__rnn_backend_cudnn;
+
+/* Like the call of rnn.h for that pass, with the lengths and the seed of *varying; batch->lengths
+ * is not read. A back end that can take lengths only from the host runs all sequences for all
+ * steps, padding included, and draws its own seeds: see ashlar__rnn_varies(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_queue_varying(
+    const ashlar_rnn *rnn, ashlar_rnn_pass pass, const ashlar_rnn_batch *batch,
+    const ashlar_rnn_buffers *buffers, const ashlar_rnn_varying *varying, ashlar_stream stream);
+
+/* Whether the back end reads lengths and seeds from device memory. If not, last states are those
+ * after the padding, and the reverse direction begins with the padding. */
+bool ashlar__rnn_varies(const ashlar_rnn *rnn);
 
 /* Call the back end's restart_dropout(), if it has one. `stream` must not be capturing. Replays of
  * a step that was captured before continue the new random sequence. */
@@ -66,7 +94,7 @@ static inline bool ashlar__rnn_may_persist(const ashlar_rnn_config *c) {
 
 /* Whether every sequence of a batch is as long as the batch. */
 static inline bool ashlar__rnn_is_full(const ashlar_rnn_batch *batch) {
-    for (size_t b = 0; b < batch->batch; b++) {
+    for (size_t b = 0; batch->lengths != NULL && b < batch->batch; b++) {
         if ((size_t)batch->lengths[b] != batch->steps) {
             return false;
         }

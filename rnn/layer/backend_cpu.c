@@ -1,14 +1,19 @@
-/* backend_cpu.c - the back end of the CPU: passes as host functions in stream order. */
-#include "rnn/layer/rnn_rows.h"
-
-#include <string.h>
-
+/* backend_cpu.c - the back end of the CPU: passes as host functions in stream order, with the
+ * loops of the best instruction set. */
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
-#include "arena/compute/instruction_set.h"
+#include "arena/compute/element.h"
 #include "arena/compute/workers.h"
-#include "rnn/layer/rnn_prepared.h"
+#include "rnn/layer/rnn_cpu.h"
+
+const ashlar_rnn_loops *ashlar__rnn_loops_of(ashlar_dtype dtype) {
+#define ROW(set)                                  \
+    {[ASHLAR_F32] = &ashlar__rnn_loops_f32_##set, \
+     [ASHLAR_F64] = &ASHLAR_F64_NAME(ashlar__rnn_loops_f64_, set)},
+    static const ashlar_rnn_loops *const sets[][ASHLAR_DTYPE_COUNT] = {ASHLAR_SETS(ROW)};
+    return sets[ashlar__best_set()][dtype];
+}
 
 /* The arguments of a queued pass. The launch copies all of them, lengths included. */
 typedef struct call {
@@ -31,65 +36,11 @@ static void run_call(void *copied) {
 
 static ashlar_status check(const ashlar_rnn_layout *layout) {
     const ashlar_dtype dtype = layout->config.dtype;
-    ASHLAR_FAIL_IF(ashlar__rnn_cpu_passes_of(dtype) == NULL, ASHLAR_ENOTSUP,
+    ASHLAR_FAIL_IF(ashlar__rnn_loops_of(dtype) == NULL, ASHLAR_ENOTSUP,
                    "rnn: the CPU computes in ASHLAR_F32 and ASHLAR_F64 only; ASHLAR_%s is for GPUs",
                    ashlar_dtype_name(dtype));
     ASHLAR_TRY(ashlar__workers_check());
     return ashlar__instruction_set_check();
-}
-
-/* Check the buffers that a pass uses. */
-static ashlar_status check_buffers(const ashlar_rnn *rnn, ashlar_rnn_pass pass, const call *c) {
-    const ashlar_rnn_layout *l = &rnn->layout;
-    const ashlar_rnn_buffers *b = &c->args.b;
-    const size_t item = ashlar_dtype_bytes(l->config.dtype), B = c->args.batch;
-    const size_t rows = ashlar__operand_bytes(c->args.steps, B, item);
-    const size_t x = ashlar__operand_bytes(rows, l->config.input, 1);
-    const size_t y = ashlar__operand_bytes(rows, l->output, 1);
-    const size_t h = ashlar__operand_bytes(l->pseudo_layers * l->state, B, item);
-    const size_t cell = l->config.cell != ASHLAR_RNN_LSTM
-                            ? 0
-                            : ashlar__operand_bytes(l->pseudo_layers * l->config.hidden, B, item);
-    const size_t weights = l->elements * item;
-    size_t reserve, work;
-    ASHLAR_TRY(ashlar__rnn_cpu_sizes(l, c->args.steps, B, b->reserve != NULL, &reserve, &work));
-#define GIVEN(field, bytes) \
-    { #field, b->field, bytes, false }
-#define OF_ALL                                                         \
-    GIVEN(reserve, reserve), GIVEN(work, work),                        \
-        {"lengths", c->varying.lengths, B * sizeof(int32_t), false}, { \
-        "seed", c->varying.seed, sizeof *c->varying.seed, false        \
-    }
-    switch (pass) {
-    case ASHLAR_RNN_FORWARD:
-        return ashlar__check_operands(
-            rnn->device, "ashlar_rnn_forward",
-            (const ashlar_operand[]){OF_ALL,
-                                     GIVEN(x, x),
-                                     GIVEN(hx, h),
-                                     GIVEN(cx, cell),
-                                     GIVEN(weights, weights),
-                                     GIVEN(y, y),
-                                     GIVEN(hy, h),
-                                     GIVEN(cy, cell),
-                                     GIVEN(prepared, ashlar__rnn_prepared_bytes(l, false)),
-                                     {0}});
-    case ASHLAR_RNN_BACKWARD_DATA:
-        return ashlar__check_operands(rnn->device, "ashlar_rnn_backward_data",
-                                      (const ashlar_operand[]){OF_ALL,
-                                                               GIVEN(weights, weights),
-                                                               GIVEN(dy, y),
-                                                               GIVEN(dhy, h),
-                                                               GIVEN(dcy, cell),
-                                                               GIVEN(dx, x),
-                                                               GIVEN(dhx, h),
-                                                               GIVEN(dcx, cell),
-                                                               {0}});
-    default:
-        return ashlar__check_operands(
-            rnn->device, "ashlar_rnn_backward_weights",
-            (const ashlar_operand[]){OF_ALL, GIVEN(x, x), GIVEN(dweights, weights), {0}});
-    }
 }
 
 static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
@@ -104,7 +55,7 @@ static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     }
     ASHLAR_FAIL_IF(c == NULL, ASHLAR_EHOSTMEM, "no host memory to queue a batch of %zu",
                    batch->batch);
-    c->run = ashlar__rnn_cpu_passes_of(rnn->layout.config.dtype)[pass];
+    c->run = ashlar__rnn_loops_of(rnn->layout.config.dtype)->passes[pass];
     c->layout = rnn->layout;
     c->args = (ashlar_rnn_cpu_args){.steps = batch->steps,
                                     .batch = batch->batch,
@@ -113,11 +64,10 @@ static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                     .dropout_stride = batch->dropout_stride,
                                     .b = *buffers};
     c->varying = *varying;
-    if (count > 0) {
-        memcpy(c->lengths, batch->lengths, lengths_bytes);
+    for (size_t b = 0; b < count; b++) {
+        c->lengths[b] = batch->lengths != NULL ? batch->lengths[b] : (int32_t)batch->steps;
     }
-    ashlar_status status = check_buffers(rnn, pass, c);
-    ASHLAR_THEN(status, ashlar_launch(rnn->device, stream, run_call, c, bytes));
+    const ashlar_status status = ashlar_launch(rnn->device, stream, run_call, c, bytes);
     ashlar__host_free(c);
     return status;
 }
@@ -149,7 +99,7 @@ static size_t prepared_bytes(const ashlar_rnn *rnn) {
 
 static ashlar_status prepare(const ashlar_rnn *rnn, const void *weights, void *prepared,
                              ashlar_stream stream) {
-    const prepare_call c = {.run = ashlar__rnn_prepare_of(rnn->layout.config.dtype),
+    const prepare_call c = {.run = ashlar__rnn_loops_of(rnn->layout.config.dtype)->prepare,
                             .layout = rnn->layout,
                             .args = {.weights = weights, .prepared = prepared}};
     const ashlar_operand operands[] = {

@@ -48,14 +48,12 @@ typedef struct ashlar_cudnn {
 #undef X
 } ashlar_cudnn;
 
-/* The table, one for the whole process; the first call fills it. Ownership: the table is static.
- * Threads: any. Errors: ASHLAR_ENOTSUP (no library, another major version); the next call tries
- * again. */
+/* The one table of the process; the first call fills it. Errors: ASHLAR_ENOTSUP (no library,
+ * another major version). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_open(const ashlar_cudnn **out);
 
-/* Turn an error of cuDNN into a status with a detail line that has cuDNN's own text: ASHLAR_ENOTSUP
- * for the statuses of the kind CUDNN_STATUS_NOT_SUPPORTED, ASHLAR_ENOMEM or ASHLAR_EHOSTMEM for
- * lack of memory, else ASHLAR_EDRIVER. `result` must not be CUDNN_STATUS_SUCCESS. */
+/* Turn an error of cuDNN into ASHLAR_ENOTSUP, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM or else
+ * ASHLAR_EDRIVER, with cuDNN's own text. */
 ashlar_status ashlar__cudnn_error(const ashlar_cudnn *cudnn, const char *what,
                                   cudnnStatus_t result);
 
@@ -124,7 +122,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_state_describe(const ashlar_rnn *r
                                                              const int32_t *lengths);
 
 /* The algorithm for sequences of full length: that of `config` or, for AUTO, the one that the rule
- * in cudnn_choose.c picks. The rule follows PyTorch's get_algo() in
+ * in backend_cudnn.c picks. The rule follows PyTorch's get_algo() in
  * aten/src/ATen/native/cudnn/RNN.cpp. */
 ashlar_rnn_algorithm ashlar__cudnn_choose(const ashlar_rnn_config *config,
                                           const ashlar_cudnn_gpu *gpu, size_t steps, size_t batch,
@@ -134,7 +132,7 @@ ashlar_rnn_algorithm ashlar__cudnn_choose(const ashlar_rnn_config *config,
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_gpu_read(const ashlar_rnn *rnn,
                                                        ashlar_cudnn_gpu *out);
 
-/* Compare every weight's place and shape with cuDNN's answer (cudnn_check.c). Errors:
+/* Compare every weight's place and shape with cuDNN's answer. Errors:
  * ASHLAR_ENOTSUP; the detail names the first weight that differs. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_check_layout(const ashlar_rnn_layout *layout,
                                                            const ashlar_cudnn_state *state,

@@ -1,10 +1,9 @@
 /* ops.c - the operations of a model around its layers: checks their arguments, chooses a back end,
  * and queues them on the CPU as host functions. */
-#include "rnn/layer/ops_backend.h"
+#include "rnn/layer/ops.h"
 
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
-#include "rnn/layer/ops_cpu.h"
 
 enum { WORK_ALIGN = 256 }; /* cuBLAS's */
 

@@ -1,5 +1,5 @@
 /* ops_backend_cuda.c - a model's operations on CUDA devices: kernels of ops_cuda.cu, and cuBLAS. */
-#include "rnn/layer/ops_backend.h"
+#include "rnn/layer/ops.h"
 
 #include <pthread.h>
 
@@ -32,7 +32,7 @@ _Static_assert(FUNCTION_COUNT * sizeof(void (*)(void)) == sizeof(ashlar_cublas),
 /* Set *out to the one table of the process; the first call fills it. The functions are found at run
  * time; nothing links to cuBLAS. Errors: ASHLAR_ENOTSUP (no library); the next call tries again. */
 static ashlar_status open_cublas(const ashlar_cublas **out) {
-    static ashlar_shared_table once = {.lock = ASHLAR_LOCK(ASHLAR_RANK_SHARED_LIBRARY)};
+    static ashlar_shared_table once = {.lock = ASHLAR_LOCK(ASHLAR_LEVEL_SHARED_LIBRARY)};
     static ashlar_cublas functions;
     static const ashlar_shared_library library = {
         .what = "cuBLAS",

@@ -1,6 +1,6 @@
 /* ops_cpu.c - the operations of ops.h and softmax on plain memory, for the element type that
  * meson.build compiles this file for (real.h). */
-#include "rnn/layer/ops_cpu.h"
+#include "rnn/layer/ops.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -211,9 +211,7 @@ static size_t count_valid(const ashlar_cross_entropy_args *args) {
     return valid;
 }
 
-/*
- * The weight of one of `count` positions or elements. If `count` is 0, the weight does not matter.
- */
+/* The weight of one of `count` positions or elements; of 0, it does not matter. */
 static double weight_of(double given, size_t count) {
     return given != 0 ? given : 1 / (double)(count > 0 ? count : 1);
 }

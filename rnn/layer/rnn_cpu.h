@@ -1,12 +1,5 @@
-/* rnn_cpu.h - the RNN's forward and backward passes on plain memory (internal).
- *
- * Calls, batches and buffers are those of rnn.h; the weights are used in place. The reverse
- * direction begins at each sequence's own last step. The passes sort the batch by length and leave
- * out padding, so the work depends on the sum of the lengths, not on their order.
- *
- * No function here allocates, fails or keeps anything between calls. Threads: any, on distinct
- * outputs, work and reserve; the work is shared by the workers (workers.h). On one machine the same
- * arguments give the same bits, with any number of threads (see blas.h). */
+/* rnn_cpu.h - the RNN on plain memory: passes, the map of their buffers, prepared weights, a
+ * decoder, dropout (internal). */
 #ifndef ASHLAR_RNN_CPU_H
 #define ASHLAR_RNN_CPU_H
 
@@ -16,12 +9,17 @@
 
 #include <ashlar/rnn.h>
 
-typedef enum ashlar_rnn_pass {
-    ASHLAR_RNN_FORWARD,       /* writes in the reserve, if any, what the other passes need */
-    ASHLAR_RNN_BACKWARD_DATA, /* once after each forward: overwrites the gates in the reserve */
-    ASHLAR_RNN_BACKWARD_WEIGHTS,
-    ASHLAR_RNN_PASS_COUNT
-} ashlar_rnn_pass;
+#include "rnn/layer/backend.h"
+
+/*
+ * The passes. Calls, batches and buffers are those of rnn.h; the weights are used in place. The
+ * reverse direction begins at each sequence's own last step. The passes sort the batch by length
+ * and leave out padding, so the work depends on the sum of the lengths, not on their order.
+ *
+ * No function here allocates, fails or keeps anything between calls. Threads: any, on distinct
+ * outputs, work and reserve. On one machine the same arguments give the same bits, with any number
+ * of threads (see blas.h).
+ */
 
 /* The arguments of all three calls. Elements are of type layout->config.dtype, which must be the
  * type of the pass called (asserted). Unlike in rnn.h, hy may be hx and cy may be cx: a running
@@ -44,24 +42,254 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_cpu_sizes(const ashlar_rnn_layout *l
 
 typedef void ashlar_rnn_cpu_pass(const ashlar_rnn_cpu_args *args);
 
-/* The passes for each instruction set (meson.build). With fused multiply-add they round less often:
- * their results have other bits than the baseline's, but the same bits on every such processor. */
-#define ASHLAR_DECLARE_PASSES(type, set)                             \
-    ashlar_rnn_cpu_pass ashlar__rnn_forward_##type##_##set;          \
-    ashlar_rnn_cpu_pass ashlar__rnn_backward_data_##type##_##set;    \
-    ashlar_rnn_cpu_pass ashlar__rnn_backward_weights_##type##_##set; \
-    extern ashlar_rnn_cpu_pass *const ashlar__rnn_cpu_##type##_##set[];
-ASHLAR_DECLARE_PASSES(f32, baseline)
-ASHLAR_DECLARE_PASSES(f64, baseline)
-ASHLAR_DECLARE_PASSES(f32, avx2)
-ASHLAR_DECLARE_PASSES(f64, avx2)
-ASHLAR_DECLARE_PASSES(f32, avx512)
-ASHLAR_DECLARE_PASSES(f64, avx512)
-ASHLAR_DECLARE_PASSES(f32, neon)
-ASHLAR_DECLARE_PASSES(f64, neon)
+/*
+ * One call's batch without its padding, and the map of its buffers.
+ *
+ * Packed rows: the sequences are sorted by descending length; equal ones keep their order. Step t
+ * has one row for each sequence that still runs, one after the other, and step follows step.
+ *
+ *     start[0]                  = 0
+ *     start[t + 1] - start[t]   = n(t), the number of lengths > t; never grows with t
+ *     start[T]                  = N, the sum of the lengths
+ *     row start[t] + p          = step t of sequence order[p], p < n(t)
+ *
+ * The states before step t are n(t) consecutive rows of one buffer, and so are the states after it.
+ * With state(0) = 0 and state(t) = B + start[t - 1], step t has
+ *
+ *     forward   before: rows state(t) ..        after: rows state(t + 1) ..
+ *     reverse   before: rows state(t + 1) ..    after: rows state(t) ..
+ *
+ * and sequence p of length n begins with row state(0) + p and ends with row state(n) + p, in
+ * reverse the other way round. In reverse, the first n(t + 1) rows before step t are the states
+ * after step t + 1; the others are the initial states of the sequences whose last step is t.
+ */
 
-/* The passes of a type, [ASHLAR_RNN_PASS_COUNT], of the best set that this processor can run. NULL:
- * the CPU does not compute in that type. */
-ashlar_rnn_cpu_pass *const *ashlar__rnn_cpu_passes_of(ashlar_dtype dtype);
+/* Byte offsets and sizes. All are for the padded T * B rows, so they do not depend on the lengths.
+ * K is the width of a row of gates; see ashlar_rnn_rows. */
+typedef struct ashlar_rnn_map {
+    /* in work */
+    size_t order;     /* size_t [B] */
+    size_t start;     /* size_t [T + 1] */
+    size_t rows;      /* [T*B, max(I, D*P)]: a layer's input, or the gradient on its way down */
+    size_t bias;      /* [K]: the biases of a row of gates, or their gradient */
+    size_t sums;      /* [B, G*H], GRU: a step's R h, or the gradient of it */
+    size_t full;      /* [B, H], with a projection: a step's h' before it, or the gradient */
+    size_t recurrent; /* a pseudo-layer's R, or its transpose, in panels */
+    size_t project;   /* likewise its Wp, or its transpose, in panels */
+    size_t dh;        /* [B, P], training */
+    size_t dc;        /* [B, H], training, LSTM */
+    size_t slices;    /* inference: one slice for each direction, shared by all layers */
+    size_t work_bytes;
+
+    /* in a slice, which is a pseudo-layer's share of the reserve (ashlar__rnn_rows_slice()) */
+    size_t gates;    /* [T*B, gate_stride] packed; after backward_data: their gradients */
+    size_t states;   /* [B + T*B, P] */
+    size_t cells;    /* LSTM: [B + T*B, H]; in inference [2B, H], used in turn */
+    size_t fulls;    /* [T*B, H] packed, training with a projection: h' before it */
+    size_t doutputs; /* [T*B, P] packed, training with a projection: the gradient of h' */
+    size_t slice_bytes;
+
+    /* in the reserve; all 0 for inference */
+    size_t seed;   /* uint64_t, with dropout */
+    size_t inputs; /* of layer l > 0 at (l - 1) * input_bytes: [T*B, D*P], if is_joined */
+    size_t input_bytes;
+    size_t reserve_slices;
+    size_t reserve_bytes;
+} ashlar_rnn_map;
+
+/* A row of gates has a column for each row of W. R's products are added to the same columns, except
+ * that rows of R from `split` on have their own columns (GRU: gate n, split = 2H; others: split =
+ * G*H):
+ *
+ *     K = 2 G*H - split        row j of R belongs to column j < split ? j : j + G*H - split */
+typedef struct ashlar_rnn_rows {
+    ashlar_rnn_map map;
+    const ashlar_rnn_layout *layout;
+    bool training;
+    bool is_dropping;
+    bool is_packed;           /* R and Wp are packed, since there are enough steps */
+    bool is_joined;           /* a layer reads a copy of the outputs below it, not the states */
+    size_t gate_rows;         /* G*H */
+    size_t split, gate_width; /* K */
+    size_t gate_stride;       /* elements from one row of gates to the next: K or a bit more */
+    size_t steps, batch;      /* T, B */
+    size_t row_count;         /* N */
+    size_t shards;            /* threads that have sequences of their own, 1.. */
+    size_t *order;            /* [B], in work */
+    size_t *start;            /* [T + 1], in work */
+} ashlar_rnn_rows;
+
+/* Sort args->lengths into args->b.work. ashlar__rnn_cpu_sizes() must have accepted the sizes. */
+ashlar_rnn_rows ashlar__rnn_rows_open(const ashlar_rnn_cpu_args *args, bool training);
+
+/* The slice of one pseudo-layer. */
+char *ashlar__rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                             size_t pseudo_layer);
+
+/* How many threads should share one step's product with so many weights; 1 if there are shards. */
+size_t ashlar__rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights);
+
+/* state(t), defined in the comment above. */
+static inline size_t ashlar__rnn_rows_state(const ashlar_rnn_rows *batch, size_t t) {
+    return t == 0 ? 0 : batch->batch + batch->start[t - 1];
+}
+
+/* Like state(t), for cells. Inference uses two blocks in turn; it never rewrites a finished row. */
+static inline size_t ashlar__rnn_rows_cell(const ashlar_rnn_rows *batch, size_t t) {
+    return batch->training ? ashlar__rnn_rows_state(batch, t) : t % 2 * batch->batch;
+}
+
+/* n(t): how many sequences run at step t. */
+static inline size_t ashlar__rnn_rows_active(const ashlar_rnn_rows *batch, size_t t) {
+    return batch->start[t + 1] - batch->start[t];
+}
+
+/*
+ * A stack's weights, packed once for many passes or steps. For each pseudo-layer, one after the
+ * other, each part aligned to 64 bytes:
+ *
+ *     bias [K], W^T [in(l), G*H], R^T [P, G*H], with a projection Wp^T [H, P]    matrices in panels
+ *
+ * bias is the sum of all biases that are added to a column of gates. A step of few rows reads all
+ * weights, and does little else. So a decoder (below) reads matrices of bf16, too: half the bytes.
+ */
+
+/* G*H, the rows of W, and K, the width of a row of gates (above). */
+static inline size_t ashlar__rnn_gate_rows(const ashlar_rnn_layout *layout) {
+    return layout->gates * layout->config.hidden;
+}
+
+static inline size_t ashlar__rnn_gate_width(const ashlar_rnn_layout *layout) {
+    const bool is_gru = layout->config.cell == ASHLAR_RNN_GRU;
+    return ashlar__rnn_gate_rows(layout) + (is_gru ? layout->config.hidden : 0);
+}
+
+/* The column of gates that row `row` of R, or of R's biases, belongs to. */
+static inline size_t ashlar__rnn_gate_column(const ashlar_rnn_layout *layout, size_t row) {
+    const size_t hidden = layout->config.hidden;
+    return layout->config.cell == ASHLAR_RNN_GRU && row >= 2 * hidden ? row + hidden : row;
+}
+
+/* Where the parts of a pseudo-layer lie, offsets in bytes. */
+typedef struct ashlar_prepared_layer {
+    size_t bias, w, r, wp, end;
+} ashlar_prepared_layer;
+ashlar_prepared_layer ashlar__rnn_prepared_layer(const ashlar_rnn_layout *layout, bool is_bf16,
+                                                 size_t pseudo_layer);
+
+/* Bytes of a stack. They fit in a size_t, because the stack does, of which they are a small
+ * multiple. */
+size_t ashlar__rnn_prepared_bytes(const ashlar_rnn_layout *layout, bool is_bf16);
+
+/* The weights of a stack, of type layout->config.dtype, and where they go. */
+typedef struct ashlar_prepare_args {
+    const ashlar_rnn_layout *layout;
+    bool is_bf16;        /* only for fp32 */
+    const void *weights; /* packed order, rnn.h */
+    void *prepared;      /* ashlar__rnn_prepared_bytes(), aligned to 64 bytes */
+} ashlar_prepare_args;
+
+/* Read the weights, and fill `prepared`; shared by the workers. */
+typedef void ashlar_rnn_prepare_function(const ashlar_prepare_args *args);
+
+/*
+ * One time step of a language model: embedding, layers and linear layer in one call. Text is
+ * written step by step with the same weights, so they are packed before the first step, each thread
+ * always reads the same part of a matrix, which its core's cache may keep, and a layer's two
+ * products are one piece of work. The packed weights are the stack's prepared ones, and behind them
+ * the linear layer's W^T in panels.
+ *
+ * The logits and states have the bits of one long forward pass over the same tokens (with 4 rows or
+ * more), whatever the batch, and with any number of threads.
+ */
+
+/* A model's weights, in plain memory. All elements are of type layout->config.dtype. */
+typedef struct ashlar_decode_model {
+    const ashlar_rnn_layout *layout; /* of one direction */
+    size_t classes;                  /* V */
+    bool is_bf16;                    /* packed matrices are bf16; only for fp32 */
+    const void *table;               /* [V, I] */
+    const void *stack;               /* packed order, rnn.h */
+    const void *weight;              /* [V, P] of the linear layer */
+    const void *bias;                /* [V] */
+    void *packed;                    /* ashlar__decode_packed_bytes(), aligned to 64 bytes */
+} ashlar_decode_model;
+
+/* A step. No function here allocates, fails or keeps anything. */
+typedef struct ashlar_decode_args {
+    ashlar_decode_model model;
+    size_t batch;          /* B, 1.. */
+    const int32_t *tokens; /* [B], each 0 .. V-1 */
+    const void *h, *c;     /* before the step: [L, B, P] and [L, B, H]; c for an LSTM only */
+    void *next_h, *next_c; /* after it; apart from the others */
+    void *logits;          /* [B, V] */
+    void *work;            /* ashlar__decode_work_bytes(), aligned to 64 bytes */
+} ashlar_decode_args;
+
+/* Bytes of packed weights, and of work for a batch. They fit in a size_t if the stack, the linear
+ * layer and a step's own buffers do. */
+size_t ashlar__decode_packed_bytes(const ashlar_rnn_layout *layout, bool is_bf16, size_t classes);
+size_t ashlar__decode_work_bytes(const ashlar_rnn_layout *layout, size_t batch);
+
+/* Where the parts of work lie, offsets in bytes. */
+typedef struct ashlar_decode_work {
+    size_t x;     /* [B, I] */
+    size_t gates; /* [B, K] */
+    size_t sums;  /* GRU: [B, 3H], R h */
+    size_t full;  /* with a projection: [B, H], h' before it */
+    size_t end;
+} ashlar_decode_work;
+ashlar_decode_work ashlar__decode_work(const ashlar_rnn_layout *layout, size_t batch);
+
+/* pack   read the weights, and fill model->packed
+ * step   one time step. Threads: any, on distinct outputs and work; the workers share it */
+typedef struct ashlar_decoder {
+    void (*pack)(const ashlar_decode_model *model);
+    void (*step)(const ashlar_decode_args *args);
+} ashlar_decoder;
+
+/* The functions of an element type and an instruction set (meson.build). With fused multiply-add
+ * they round less often: their results have other bits than the baseline's, but the same bits on
+ * every such processor. */
+typedef struct ashlar_rnn_loops {
+    ashlar_rnn_cpu_pass *passes[ASHLAR_RNN_PASS_COUNT];
+    ashlar_rnn_prepare_function *prepare;
+    ashlar_decoder decoder;
+} ashlar_rnn_loops;
+
+extern const ashlar_rnn_loops ashlar__rnn_loops_f32_baseline, ashlar__rnn_loops_f64_baseline;
+extern const ashlar_rnn_loops ashlar__rnn_loops_f32_avx2, ashlar__rnn_loops_f64_avx2;
+extern const ashlar_rnn_loops ashlar__rnn_loops_f32_avx512;
+extern const ashlar_rnn_loops ashlar__rnn_loops_f32_neon, ashlar__rnn_loops_f64_neon;
+
+/* Those of a type, of the best set that this processor can run. NULL: the CPU does not compute in
+ * that type. */
+const ashlar_rnn_loops *ashlar__rnn_loops_of(ashlar_dtype dtype);
+
+/*
+ * Which outputs are dropped between layers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel
+ * random numbers: as easy as 1, 2, 3"). A number depends only on the seed, layer, step, sequence
+ * and feature. So forward and backward draw the same ones, in any order.
+ */
+
+enum {
+    ASHLAR_DROPOUT_LANES = 8,                       /* Philox blocks computed at once, in vectors */
+    ASHLAR_DROPOUT_DRAWS = 4 * ASHLAR_DROPOUT_LANES /* numbers of one call */
+};
+
+typedef struct ashlar_dropout_row {
+    uint64_t seed;
+    size_t layer;    /* the layer that reads the row, 1.. */
+    size_t step;     /* t */
+    size_t sequence; /* b, in the caller's order */
+} ashlar_dropout_row;
+
+/* Draw the numbers of ASHLAR_DROPOUT_DRAWS features, from feature group * ASHLAR_DROPOUT_DRAWS on.
+ * Each is uniform over 32 bits. */
+void ashlar__dropout_draw(const ashlar_dropout_row *row, size_t group,
+                          uint32_t draws[ASHLAR_DROPOUT_DRAWS]);
+
+/* A feature is dropped if its number is below this threshold, rate * 2^32. 0 <= rate < 1. */
+uint32_t ashlar__dropout_threshold(double rate);
 
 #endif /* ASHLAR_RNN_CPU_H */

@@ -1,15 +1,53 @@
-/* rnn_decode.c - packs a language model's weights, and runs a time step with them; compiled for
- * each element type and instruction set (real.h). */
-#include "rnn/layer/rnn_decode.h"
+/* rnn_decode.c - packs weights once, for many passes or steps, and runs a language model's time
+ * steps with them; compiled for each element type and instruction set (real.h). */
+#include "rnn/layer/rnn_cpu.h"
 
 #include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "arena/compute/workers.h"
-#include "rnn/layer/rnn_factor.h"
-#include "rnn/layer/rnn_prepare.h"
-#include "rnn/product/blas_impl.h"
+#include "rnn/layer/rnn_pass.h"
+#include "rnn/product/blas.h"
 #include "rnn/product/panel.h"
+
+void gather_bias(const ashlar_rnn_layout *layout, size_t pseudo_layer, const real *weights,
+                 real *bias) {
+    const ashlar_rnn_view w = ashlar_rnn_layout_view(layout, pseudo_layer, ASHLAR_RNN_BW);
+    const ashlar_rnn_view r = ashlar_rnn_layout_view(layout, pseudo_layer, ASHLAR_RNN_BR);
+    memset(bias, 0, ashlar__rnn_gate_width(layout) * sizeof(real));
+    for (size_t j = 0; j < w.rows; j++) {
+        bias[j] = weights[w.offset + j];
+    }
+    for (size_t j = 0; j < r.rows; j++) {
+        bias[ashlar__rnn_gate_column(layout, j)] += weights[r.offset + j];
+    }
+}
+
+static void prepare_tensor(const ashlar_prepare_args *args, size_t pseudo_layer,
+                           ashlar_rnn_tensor tensor, size_t offset) {
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(args->layout, pseudo_layer, tensor);
+    if (view.rows > 0) {
+        pack_matrix((matrix_packing){.trans = true,
+                                     .is_bf16 = args->is_bf16,
+                                     .columns = view.rows,
+                                     .depth = view.cols,
+                                     .weights = (const real *)args->weights + view.offset,
+                                     .ld = view.cols,
+                                     .panels = (char *)args->prepared + offset});
+    }
+}
+
+static void prepare_stack(const ashlar_prepare_args *args) {
+    ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE);
+    for (size_t i = 0; i < args->layout->pseudo_layers; i++) {
+        const ashlar_prepared_layer at = ashlar__rnn_prepared_layer(args->layout, args->is_bf16, i);
+        gather_bias(args->layout, i, args->weights,
+                    (real *)(void *)((char *)args->prepared + at.bias));
+        prepare_tensor(args, i, ASHLAR_RNN_W, at.w);
+        prepare_tensor(args, i, ASHLAR_RNN_R, at.r);
+        prepare_tensor(args, i, ASHLAR_RNN_WP, at.wp);
+    }
+}
 
 static void *in_packed(const ashlar_decode_model *m, size_t offset) {
     return (char *)m->packed + offset;
@@ -22,8 +60,7 @@ static void *linear_panels(const ashlar_decode_model *m) {
 static void pack_model(const ashlar_decode_model *m) {
     const size_t state = m->layout->state;
     ASHLAR_ASSERT(m->layout->config.dtype == REAL_DTYPE && m->layout->config.directions == 1);
-    ASHLAR_VARIANT(ashlar__rnn_prepare_stack)
-    (&(ashlar_prepare_args){
+    prepare_stack(&(ashlar_prepare_args){
         .layout = m->layout, .is_bf16 = m->is_bf16, .weights = m->stack, .prepared = m->packed});
     pack_matrix((matrix_packing){.trans = true,
                                  .is_bf16 = m->is_bf16,
@@ -207,4 +244,10 @@ static void step_model(const ashlar_decode_args *args) {
         .of = {{linear_panels(m), m->layout->state, x, true, args->logits, m->classes}}});
 }
 
-const ashlar_decoder ASHLAR_VARIANT(ashlar__decoder) = {.pack = pack_model, .step = step_model};
+const ashlar_rnn_loops ASHLAR_VARIANT(ashlar__rnn_loops) = {
+    .passes = {[ASHLAR_RNN_FORWARD] = forward_pass,
+               [ASHLAR_RNN_BACKWARD_DATA] = backward_data_pass,
+               [ASHLAR_RNN_BACKWARD_WEIGHTS] = backward_weights_pass},
+    .prepare = prepare_stack,
+    .decoder = {.pack = pack_model, .step = step_model},
+};

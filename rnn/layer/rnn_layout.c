@@ -92,7 +92,7 @@ static size_t matrix_elements(const ashlar_rnn_layout *l, size_t layer) {
     return rows * (layer_input(l, layer) + l->state) + projection_elements(l);
 }
 
-/* base(p) of the formula in rnn_layout.h. All layers above the first have the same size. */
+/* base(p) of the formula in rnn.h. All layers above the first have the same size. */
 static size_t matrix_base(const ashlar_rnn_layout *l, size_t pseudo_layer) {
     const size_t layer = pseudo_layer / l->config.directions;
     const size_t first = layer == 0 ? pseudo_layer : l->config.directions;

@@ -1,21 +1,97 @@
-/* rnn_rows.c - the sizes of an RNN call, and the order of its batch; no arithmetic on elements. */
-#include "rnn/layer/rnn_rows.h"
-
+/* rnn_rows.c - the sizes of an RNN call, of prepared weights and of a decoder; the order of a
+ * batch; what dropout draws. No arithmetic on elements. */
 #include <stdint.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
+#include "arena/compute/element.h"
 #include "arena/compute/workers.h"
-#include "rnn/layer/rnn_prepared.h"
+#include "rnn/layer/rnn_cpu.h"
+
+/* Bytes of a cache line, so that no two parts share one. */
+enum { PART_ALIGN = 64 };
+
+static size_t align_up(size_t bytes) {
+    return (bytes + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
+}
+
+/* The elements of a matrix in panels, which count as wide as those of the widest instruction set,
+ * so sizes are equal everywhere. */
+static size_t panel_elements(size_t columns, size_t depth, ashlar_dtype dtype) {
+    const size_t wide = 2 * ASHLAR_VECTOR_BYTES_MAX / ashlar_dtype_bytes(dtype);
+    return (columns + wide - 1) / wide * wide * depth;
+}
+
+/* Bytes of one matrix [depth, columns] in panels, a multiple of 64. */
+static size_t rnn_panel_bytes(size_t columns, size_t depth, ashlar_dtype dtype, bool is_bf16) {
+    const size_t item = is_bf16 ? sizeof(uint16_t) : ashlar_dtype_bytes(dtype);
+    return align_up(panel_elements(columns, depth, dtype) * item);
+}
+
+/* The offsets of a pseudo-layer whose weights begin at 0. */
+static ashlar_prepared_layer layer_at_0(const ashlar_rnn_layout *layout, bool is_bf16,
+                                        size_t input) {
+    const ashlar_rnn_config *c = &layout->config;
+    const size_t rows = ashlar__rnn_gate_rows(layout);
+    ashlar_prepared_layer at = {0};
+    at.w = align_up(ashlar__rnn_gate_width(layout) * ashlar_dtype_bytes(c->dtype));
+    at.r = at.w + rnn_panel_bytes(rows, input, c->dtype, is_bf16);
+    at.wp = at.r + rnn_panel_bytes(rows, layout->state, c->dtype, is_bf16);
+    at.end = at.wp + rnn_panel_bytes(c->projection, c->hidden, c->dtype, is_bf16);
+    return at;
+}
+
+ashlar_prepared_layer ashlar__rnn_prepared_layer(const ashlar_rnn_layout *layout, bool is_bf16,
+                                                 size_t pseudo_layer) {
+    const ashlar_rnn_config *c = &layout->config;
+    const size_t directions = c->directions;
+    const ashlar_prepared_layer first = layer_at_0(layout, is_bf16, c->input);
+    const ashlar_prepared_layer other = layer_at_0(layout, is_bf16, layout->output);
+    const bool is_first = pseudo_layer < directions;
+    const ashlar_prepared_layer own = is_first ? first : other;
+    const size_t begin = is_first
+                             ? pseudo_layer * first.end
+                             : directions * first.end + (pseudo_layer - directions) * other.end;
+    ASHLAR_CHECK2(pseudo_layer < layout->pseudo_layers);
+    return (ashlar_prepared_layer){.bias = begin,
+                                   .w = begin + own.w,
+                                   .r = begin + own.r,
+                                   .wp = begin + own.wp,
+                                   .end = begin + own.end};
+}
+
+size_t ashlar__rnn_prepared_bytes(const ashlar_rnn_layout *layout, bool is_bf16) {
+    return ashlar__rnn_prepared_layer(layout, is_bf16, layout->pseudo_layers - 1).end;
+}
+
+/* ---- a decoder ---- */
+
+size_t ashlar__decode_packed_bytes(const ashlar_rnn_layout *layout, bool is_bf16, size_t classes) {
+    return ashlar__rnn_prepared_bytes(layout, is_bf16) +
+           rnn_panel_bytes(classes, layout->output, layout->config.dtype, is_bf16);
+}
+
+ashlar_decode_work ashlar__decode_work(const ashlar_rnn_layout *layout, size_t batch) {
+    const ashlar_rnn_config *c = &layout->config;
+    const size_t row = batch * ashlar_dtype_bytes(c->dtype);
+    ashlar_decode_work at = {0};
+    at.gates = align_up(row * c->input);
+    at.sums = at.gates + align_up(row * ashlar__rnn_gate_width(layout));
+    at.full =
+        at.sums + (c->cell == ASHLAR_RNN_GRU ? align_up(row * ashlar__rnn_gate_rows(layout)) : 0);
+    at.end = at.full + (c->projection > 0 ? align_up(row * c->hidden) : 0);
+    return at;
+}
+
+size_t ashlar__decode_work_bytes(const ashlar_rnn_layout *layout, size_t batch) {
+    return ashlar__decode_work(layout, batch).end;
+}
 
 /* Bytes of a cache line, so that no two buffers share one. */
 enum { BUFFER_ALIGN = 64 };
 
-/*
- * Packing reads and writes R once. With fewer steps than this, packing would cost more than it
- * saves.
- */
+/* With fewer steps than this, packing R would cost more than it saves. */
 enum { PACKED_STEPS = 4 };
 
 /* The least work that is worth a thread. STRAND_*: the sequences and the multiplications of a
@@ -94,8 +170,8 @@ static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
 /* Room for the panels of a matrix or of its transpose, whichever need more: one size for every
  * pass. */
 static size_t place_panels(room *r, size_t rows, size_t cols, ashlar_dtype dtype) {
-    const size_t plain = ashlar__rnn_panel_elements(cols, rows, dtype);
-    const size_t transposed = ashlar__rnn_panel_elements(rows, cols, dtype);
+    const size_t plain = panel_elements(cols, rows, dtype);
+    const size_t transposed = panel_elements(rows, cols, dtype);
     return place(r, plain > transposed ? plain : transposed, 1, ashlar_dtype_bytes(dtype));
 }
 
@@ -223,4 +299,44 @@ char *ashlar__rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_
                ? (char *)args->b.reserve + map->reserve_slices + pseudo_layer * map->slice_bytes
                : (char *)args->b.work + map->slices +
                      pseudo_layer % batch->layout->config.directions * map->slice_bytes;
+}
+
+enum { LANES = ASHLAR_DROPOUT_LANES, ROUNDS = 10 };
+
+/* One round of Philox on all lanes, one block each. */
+static void round_lanes(uint32_t c[4][LANES], uint32_t key0, uint32_t key1) {
+    for (int k = 0; k < LANES; k++) {
+        const uint64_t a = (uint64_t)c[0][k] * UINT32_C(0xd2511f53);
+        const uint64_t b = (uint64_t)c[2][k] * UINT32_C(0xcd9e8d57);
+        const uint32_t c1 = c[1][k], c3 = c[3][k];
+        c[0][k] = (uint32_t)(b >> 32) ^ c1 ^ key0;
+        c[1][k] = (uint32_t)b;
+        c[2][k] = (uint32_t)(a >> 32) ^ c3 ^ key1;
+        c[3][k] = (uint32_t)a;
+    }
+}
+
+void ashlar__dropout_draw(const ashlar_dropout_row *row, size_t group,
+                          uint32_t draws[ASHLAR_DROPOUT_DRAWS]) {
+    uint32_t c[4][LANES];
+    for (int k = 0; k < LANES; k++) {
+        c[0][k] = (uint32_t)(group * LANES) + (uint32_t)k;
+        c[1][k] = (uint32_t)row->sequence;
+        c[2][k] = (uint32_t)row->step;
+        c[3][k] = (uint32_t)row->layer;
+    }
+    uint32_t key0 = (uint32_t)row->seed, key1 = (uint32_t)(row->seed >> 32);
+    for (int i = 0; i < ROUNDS; i++) {
+        round_lanes(c, key0, key1);
+        key0 += UINT32_C(0x9e3779b9);
+        key1 += UINT32_C(0xbb67ae85);
+    }
+    for (int i = 0; i < ASHLAR_DROPOUT_DRAWS; i++) {
+        draws[i] = c[i / LANES][i % LANES];
+    }
+}
+
+uint32_t ashlar__dropout_threshold(double rate) {
+    ASHLAR_ASSERT(rate >= 0 && rate < 1);
+    return (uint32_t)(rate * 0x1p32);
 }

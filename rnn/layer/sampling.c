@@ -8,7 +8,7 @@
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
 #include "arena/compute/convert.h"
-#include "rnn/layer/ops_cpu.h"
+#include "rnn/layer/ops.h"
 
 ashlar_status ashlar__sampling_init(ashlar_sampling *c, size_t classes,
                                     const ashlar_sampling_config *config) {

@@ -18,14 +18,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__sampling_init(ashlar_sampling *sampling,
                                                       const ashlar_sampling_config *config);
 void ashlar__sampling_finish(ashlar_sampling *sampling); /* a zeroed struct is allowed */
 
-/* Draw a symbol from sampling->logits.
- *
- * number   in [0, 1). The kept symbols, 0 first, divide this range among them in proportion to
- *          their probabilities; the symbol whose part contains `number` is drawn
- *
- * Threads: one at a time per struct.
- * Errors:  ASHLAR_EFORMAT (a logit is not finite).
- * Cost:    O(V); with top-k or top-p a sort. Takes no memory. */
+/* Draw a symbol from sampling->logits: the kept symbols, 0 first, divide [0, 1) among them in
+ * proportion to their probabilities; that whose part contains `number` is drawn. O(V); with top-k
+ * or top-p a sort. Errors: ASHLAR_EFORMAT (a logit is not finite). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__sampling_draw(ashlar_sampling *sampling, double number,
                                                       int32_t *symbol);
 

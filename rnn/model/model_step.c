@@ -3,7 +3,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "rnn/layer/rnn_rows.h"
+#include "rnn/layer/rnn_cpu.h"
 
 /* A step's buffers in device memory; NULL while not held. With chunks, T is that of one chunk. */
 typedef struct buffers {

@@ -1,15 +1,11 @@
 /* tagger_memory.c - the table of the buffers of a tagger's step, its sums, the printed estimate. */
-#include "rnn/model/tagger_memory.h"
 
 #include "allocator/base/error.h"
 #include "rnn/model/tagger.h"
 
 #define BUFFER_INFO(name, text, shape, tag, first, last) \
-    {text, shape, ASHLAR_TAG_##tag, ASHLAR_TAGGER_##first, ASHLAR_TAGGER_##last},
+    {text, ASHLAR_TAG_##tag, ASHLAR_TAGGER_##first, ASHLAR_TAGGER_##last},
 const ashlar_tagger_buffer_info ashlar__tagger_buffers[] = {ASHLAR_TAGGER_BUFFER_MAP(BUFFER_INFO)};
-
-#define PHASE_TEXT(name, text) text,
-static const char *const phase_texts[] = {ASHLAR_TAGGER_PHASE_MAP(PHASE_TEXT)};
 
 ashlar_tagger_phase ashlar__tagger_last_phase(const ashlar_tagger_bytes *bytes,
                                               ashlar_tagger_buffer buffer) {
@@ -65,41 +61,19 @@ static double mib(uint64_t bytes) {
     return (double)bytes / (1024.0 * 1024.0);
 }
 
-static void print_letters(FILE *out, const ashlar_tagger_estimate *a) {
-    const ashlar_tagger_config *c = &a->tagger->config;
-    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(a->tagger->word_rnn);
-    fprintf(out,
-            "\nWhat the tagger needs for %zu words (T) of %zu sentences (B), %zu characters (C):\n"
-            "vectors of %zu (E_c) and %zu (E_w), %zu directions (D) of %zu (H_c) and %zu (P), %zu "
-            "labels (K)",
-            a->shape.steps, a->shape.batch, a->shape.width, c->character_embedding,
-            c->word_embedding, c->directions, c->character_hidden, layout->state, c->tags);
-    if (c->label_embedding > 0) {
-        fprintf(out, ",\nvectors of labels of %zu (F)", c->label_embedding);
-    }
-    fprintf(out, ".\n");
-}
-
-static void print_row(FILE *out, const char *text, const char *shape, uint64_t bytes, char mark) {
-    fprintf(out, "%c %-34s %-24s %9.2f", mark, text, shape, mib(bytes));
+static void print_row(FILE *out, const char *text, uint64_t bytes, char mark) {
+    fprintf(out, "%c %-34s %9.2f", mark, text, mib(bytes));
 }
 
 static void print_regions(FILE *out, const ashlar_tagger_estimate *a) {
-    char elements[48];
-    (void)snprintf(elements, sizeof elements, "[%zu]", ashlar_arena_elements(a->tagger->arena));
     for (int i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const ashlar_region region = (ashlar_region)i;
         const size_t bytes = ashlar_arena_region_bytes(a->tagger->arena, region);
         if ((ashlar_arena_regions(a->tagger->arena) & ASHLAR_REGION_BIT(i)) != 0 && bytes > 0) {
-            print_row(out, ashlar_region_text(region), elements, bytes, '*');
+            print_row(out, ashlar_region_text(region), bytes, '*');
             fprintf(out, "  always\n");
         }
     }
-}
-
-static void print_batches(FILE *out, const ashlar_tagger_estimate *a) {
-    print_row(out, "batches", "int32 [(3 + C)T + 2, B]", a->batches_bytes, '*');
-    fprintf(out, "  always\n");
 }
 
 static const char *phase_name(ashlar_tagger_phase phase) {
@@ -117,32 +91,19 @@ static void print_buffers(FILE *out, const ashlar_tagger_estimate *a) {
         const ashlar_tagger_phase last =
             ashlar__tagger_last_phase(&a->buffers, (ashlar_tagger_buffer)i);
         const bool is_at_peak = b->first <= a->peak && a->peak <= last;
-        print_row(out, b->text, b->shape, a->buffers.of[i], is_at_peak ? '*' : ' ');
+        print_row(out, b->text, a->buffers.of[i], is_at_peak ? '*' : ' ');
         fprintf(out, "  %s%s%s\n", phase_name(b->first), b->first == last ? "" : " to ",
                 b->first == last ? "" : phase_name(last));
     }
 }
 
-static void print_phases(FILE *out, const ashlar_tagger_estimate *a) {
-    fprintf(out, "\n  phase of a step                                             needs, MiB\n");
-    for (int i = 0; i < ASHLAR_TAGGER_PHASE_COUNT; i++) {
-        const ashlar_tagger_phase phase = (ashlar_tagger_phase)i;
-        if (phase != ASHLAR_TAGGER_TOKEN || a->tagger->config.label_embedding > 0) {
-            fprintf(out, "%c %-16s %-41s %11.2f\n", phase == a->peak ? '*' : ' ', phase_name(phase),
-                    phase_texts[phase], mib(ashlar__tagger_bytes_at(&a->buffers, phase)));
-        }
-    }
-}
-
 void ashlar__tagger_estimate_print(FILE *out, const ashlar_tagger_estimate *a,
                                    uint64_t measured_bytes) {
-    print_letters(out, a);
-    fprintf(out,
-            "\n  what                               shape                          MiB  live\n");
+    fprintf(out, "\n  what the tagger needs                    MiB  live\n");
     print_regions(out, a);
-    print_batches(out, a);
+    print_row(out, "batches", a->batches_bytes, '*');
+    fprintf(out, "  always\n");
     print_buffers(out, a);
-    print_phases(out, a);
     fprintf(out, "\nNeeded: %.2f MiB always and %.2f MiB at %s, the peak (*): %.2f MiB.\n",
             mib(a->weights_bytes + a->batches_bytes), mib(a->step_bytes), phase_name(a->peak),
             mib(a->needed_bytes));

@@ -1,7 +1,7 @@
 /* tagger_work.c - the work that a step of the tagger queues in each phase, on buffers it has. */
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "rnn/layer/rnn_rows.h"
+#include "rnn/layer/rnn_cpu.h"
 #include "rnn/model/tagger.h"
 
 typedef enum ashlar_tagger_kind {
@@ -228,47 +228,6 @@ static ashlar_embedding_args word_embedding(const ashlar_tagger_work *w) {
     };
 }
 
-static ashlar_rnn_batch char_batch(const ashlar_tagger_work *w, const ashlar_tagger_arrays *host) {
-    return (ashlar_rnn_batch){
-        .steps = w->batch->shape.width, .batch = tagger_words(w), .lengths = host->char_counts};
-}
-
-static ashlar_rnn_buffers char_buffers(const ashlar_tagger_work *w, void *work) {
-    return (ashlar_rnn_buffers){
-        .reserve = BUFFER(w, CHAR_RESERVE),
-        .work = work,
-        .x = BUFFER(w, CHAR_INPUTS),
-        .weights = w->tagger->parameters.character_stack,
-        .y = BUFFER(w, CHAR_OUTPUTS),
-        .hy = BUFFER(w, CHAR_STATES),
-        .dhy = BUFFER(w, CHAR_DSTATES),
-        .dx = BUFFER(w, CHAR_DINPUTS),
-        .dweights = w->tagger->gradients.character_stack,
-    };
-}
-
-static ashlar_rnn_batch word_batch(const ashlar_tagger_work *w, const ashlar_tagger_arrays *host) {
-    return (ashlar_rnn_batch){.steps = w->batch->shape.steps,
-                              .batch = w->batch->shape.batch,
-                              .lengths = host->lengths,
-                              .dropout_seed = w->tagger->dropout_seed,
-                              .dropout_first = w->tagger->dropout_first,
-                              .dropout_stride = w->tagger->dropout_stride};
-}
-
-static ashlar_rnn_buffers word_buffers(const ashlar_tagger_work *w, void *work) {
-    return (ashlar_rnn_buffers){
-        .reserve = BUFFER(w, WORD_RESERVE),
-        .work = work,
-        .x = BUFFER(w, WORD_INPUTS),
-        .weights = w->tagger->parameters.word_stack,
-        .y = BUFFER(w, WORD_OUTPUTS),
-        .dy = BUFFER(w, WORD_DOUTPUTS),
-        .dx = BUFFER(w, WORD_DINPUTS),
-        .dweights = w->tagger->gradients.word_stack,
-    };
-}
-
 /* One pass of an RNN; `lengths` are those of the batch in device memory. */
 static ashlar_status run_rnn(const ashlar_tagger_work *w, const ashlar_rnn *rnn,
                              ashlar_rnn_pass pass, const ashlar_rnn_batch *batch,
@@ -290,16 +249,41 @@ static ashlar_status run_rnn(const ashlar_tagger_work *w, const ashlar_rnn *rnn,
 
 static ashlar_status run_char_rnn(const ashlar_tagger_work *w, ashlar_rnn_pass pass, void *work) {
     const ashlar_tagger_arrays host = ashlar__tagger_batch_arrays(&w->batch->shape, w->batch->data);
-    const ashlar_rnn_batch batch = char_batch(w, &host);
-    const ashlar_rnn_buffers buffers = char_buffers(w, work);
+    const ashlar_rnn_batch batch = {
+        .steps = w->batch->shape.width, .batch = tagger_words(w), .lengths = host.char_counts};
+    const ashlar_rnn_buffers buffers = {
+        .reserve = BUFFER(w, CHAR_RESERVE),
+        .work = work,
+        .x = BUFFER(w, CHAR_INPUTS),
+        .weights = w->tagger->parameters.character_stack,
+        .y = BUFFER(w, CHAR_OUTPUTS),
+        .hy = BUFFER(w, CHAR_STATES),
+        .dhy = BUFFER(w, CHAR_DSTATES),
+        .dx = BUFFER(w, CHAR_DINPUTS),
+        .dweights = w->tagger->gradients.character_stack,
+    };
     return run_rnn(w, w->tagger->character_rnn, pass, &batch, &buffers, w->arrays.char_counts);
 }
 
 static ashlar_status run_word_rnn(const ashlar_tagger_work *w, ashlar_rnn_pass pass, void *work) {
     const ashlar_tagger *m = w->tagger;
     const ashlar_tagger_arrays host = ashlar__tagger_batch_arrays(&w->batch->shape, w->batch->data);
-    const ashlar_rnn_batch batch = word_batch(w, &host);
-    const ashlar_rnn_buffers buffers = word_buffers(w, work);
+    const ashlar_rnn_batch batch = {.steps = w->batch->shape.steps,
+                                    .batch = w->batch->shape.batch,
+                                    .lengths = host.lengths,
+                                    .dropout_seed = m->dropout_seed,
+                                    .dropout_first = m->dropout_first,
+                                    .dropout_stride = m->dropout_stride};
+    const ashlar_rnn_buffers buffers = {
+        .reserve = BUFFER(w, WORD_RESERVE),
+        .work = work,
+        .x = BUFFER(w, WORD_INPUTS),
+        .weights = m->parameters.word_stack,
+        .y = BUFFER(w, WORD_OUTPUTS),
+        .dy = BUFFER(w, WORD_DOUTPUTS),
+        .dx = BUFFER(w, WORD_DINPUTS),
+        .dweights = m->gradients.word_stack,
+    };
     return run_rnn(w, w->kind == ASHLAR_TAGGER_PREDICT ? m->word_rnn_predict : m->word_rnn, pass,
                    &batch, &buffers, w->arrays.lengths);
 }
@@ -394,18 +378,12 @@ static ashlar_status tagger_queue(const ashlar_tagger_work *w, ashlar_tagger_pha
     return ASHLAR_OK;
 }
 
-/* ---- tagger step ---- */
-
-/*
- * One step of the tagger: phase by phase, taking and giving back buffers.
- */
+/* ---- a step, phase by phase ---- */
 
 typedef struct step {
     ashlar_tagger_work work;
     const ashlar_tagger_bytes *sizes;
 } step;
-
-#define TRY ASHLAR_TRY
 
 static bool is_of_one_token(const ashlar_tagger_buffer_info *b) {
     return b->first == ASHLAR_TAGGER_TOKEN && b->last == ASHLAR_TAGGER_TOKEN;

@@ -10,7 +10,7 @@
 #include "allocator/device/device_impl.h"
 #include "arena/compute/workers.h"
 #include "rnn/layer/backend.h"
-#include "rnn/layer/rnn_decode.h"
+#include "rnn/layer/rnn_cpu.h"
 #include "rnn/layer/sampling.h"
 
 enum { ALIGN = 64 };
@@ -220,7 +220,7 @@ ashlar_status ashlar__text_sampler_create(ashlar_model *model,
     s->count = config->count == 0 ? 1 : config->count;
     s->is_bf16 = config->is_bf16;
     if (model->rnn->backend == &ashlar__rnn_backend_cpu) {
-        s->decoder = ashlar__decoder_of(model->config.dtype);
+        s->decoder = &ashlar__rnn_loops_of(model->config.dtype)->decoder;
     }
     ASHLAR_HAND_OUT(build(s, config), s, ashlar__text_sampler_destroy, out);
 }

@@ -1,8 +1,22 @@
-/* blas.c - cuts a matrix product into tiles for the workers. */
-#include "rnn/product/blas_impl.h"
+/* blas.c - cuts a matrix product into tiles for the workers; chooses the kernels of the best
+ * instruction set. */
+#include "rnn/product/blas.h"
 
 #include "allocator/base/check_level.h"
+#include "arena/compute/element.h"
 #include "arena/compute/workers.h"
+
+#define NAME_baseline "built-in"
+#define NAME_avx2 "built-in, AVX2 and FMA"
+#define NAME_avx512 "built-in, AVX-512"
+#define NAME_neon "built-in, NEON"
+
+const ashlar_gemm_kernels *ashlar__blas_best(void) {
+#define ROW(set) \
+    {NAME_##set, ashlar__gemm_kernel_f32_##set, ASHLAR_F64_NAME(ashlar__gemm_kernel_f64_, set)},
+    static const ashlar_gemm_kernels sets[] = {ASHLAR_SETS(ROW)};
+    return &sets[ashlar__best_set()];
+}
 
 /* A product whose c is cut into `rows` x `columns` tiles. */
 typedef struct tiling {

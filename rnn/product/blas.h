@@ -1,6 +1,7 @@
-/* blas.h - the matrix product (internal). On one machine the same call gives the same bits every
- * time, with any number of threads: each element of the result is computed by itself, in one order.
- * Processors with and without fused multiplication get different bits. */
+/* blas.h - the matrix product: its calls, and its kernels for each instruction set (internal).
+ * On one machine the same call gives the same bits every time, with any number of threads: each
+ * element of the result is computed by itself, in one order. Processors with and without fused
+ * multiplication get different bits. */
 #ifndef ASHLAR_BLAS_H
 #define ASHLAR_BLAS_H
 
@@ -35,5 +36,68 @@ const char *ashlar__blas_name(void);
 /* Set and get the number of the workers' threads (workers.h); n >= 1, capped at the maximum. */
 void ashlar__blas_set_threads(int n);
 int ashlar__blas_threads(void);
+
+/* c = or += op(a) * op(b), as in blas.h; elements are of the kernel's type. k > 0. */
+typedef struct ashlar_gemm_args {
+    bool trans_a, trans_b;
+    size_t m, n, k;
+    const void *a;
+    size_t lda;
+    const void *b;
+    size_t ldb;
+    const void *panels; /* op(b) in panels of k rows each (panel.h); NULL: b is read */
+    bool adds;
+    void *c;
+    size_t ldc;
+} ashlar_gemm_args;
+
+/* A tile: rows row .. row_end - 1 and columns column .. column_end - 1 of c. */
+typedef struct ashlar_gemm_tile {
+    size_t row, row_end;
+    size_t column, column_end;
+} ashlar_gemm_tile;
+
+/* The bytes that a thread packs factors into, memory of its own (threads.h), since callers may have
+ * small stacks; PAD more align it. */
+enum { ASHLAR_PRODUCT_BYTES = 448 * 1024, ASHLAR_PRODUCT_PAD = 64 };
+
+/* Compute one tile. An element of c has the same bits no matter which tile it lies in. Takes less
+ * than 64 KiB of stack. */
+typedef void ashlar_gemm_kernel(const ashlar_gemm_args *product, const ashlar_gemm_tile *tile);
+
+/* The kernels for each instruction set (meson.build). Those without fused multiply-add round each
+ * product, so their results differ in the last bits. */
+ashlar_gemm_kernel ashlar__gemm_kernel_f32_baseline, ashlar__gemm_kernel_f64_baseline;
+ashlar_gemm_kernel ashlar__gemm_kernel_f32_avx2, ashlar__gemm_kernel_f64_avx2;
+ashlar_gemm_kernel ashlar__gemm_kernel_f32_avx512;
+ashlar_gemm_kernel ashlar__gemm_kernel_f32_neon, ashlar__gemm_kernel_f64_neon;
+
+typedef struct ashlar_gemm_kernels {
+    const char *name;
+    ashlar_gemm_kernel *f32, *f64;
+} ashlar_gemm_kernels;
+
+/* The kernels of the best instruction set that this processor can run. */
+const ashlar_gemm_kernels *ashlar__blas_best(void);
+
+/* How many threads a product [m, k] x [k, n] is worth: at least 1. */
+size_t ashlar__blas_pieces(size_t m, size_t n, size_t k);
+
+/* Compute a product, cut into tiles for the workers. Any of m, n and k may be 0. */
+void ashlar__blas_compute(const ashlar_gemm_args *p, ashlar_gemm_kernel *function);
+
+/* The sizes of all tiles but the last in each direction are multiples of these, so that row blocks
+ * and panels (panel.h) stay whole. */
+enum { ASHLAR_ROW_UNIT = 12, ASHLAR_COLUMN_UNIT = 32 };
+
+static inline size_t ashlar__blas_units(size_t count, size_t unit) {
+    return (count + unit - 1) / unit;
+}
+
+/* The row or column, of `count`, at which tile i of `pieces` begins: a multiple of `unit`. */
+static inline size_t ashlar__blas_edge(size_t count, size_t unit, size_t pieces, size_t i) {
+    const size_t at = ashlar__blas_units(count, unit) * i / pieces * unit;
+    return at < count ? at : count;
+}
 
 #endif /* ASHLAR_BLAS_H */

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
-#include "rnn/product/blas_impl.h"
+#include "rnn/product/blas.h"
 #include "rnn/product/real.h"
 
 void REAL(ashlar__gemm)(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const real *a,

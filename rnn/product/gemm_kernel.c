@@ -6,7 +6,7 @@
 
 #include "allocator/base/compiler.h"
 #include "allocator/base/threads.h"
-#include "rnn/product/blas_impl.h"
+#include "rnn/product/blas.h"
 #include "rnn/product/panel.h"
 
 /* With up to this many rows of c, packing the right factor would cost more than it saves. */

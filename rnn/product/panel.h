@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "allocator/base/compiler.h"
-#include "arena/compute/instruction_set.h"
+#include "arena/compute/element.h"
 #include "rnn/product/real.h"
 
 /* A vector register of this instruction set, by the compiler's extensions; loose: unaligned. */

@@ -1,7 +1,8 @@
 /* real.h - the C type and the functions of the element type that a file is compiled for (internal).
- * meson.build defines ASHLAR_TYPE, f32 or f64, and for the innermost loops ASHLAR_SET (element.h,
- * instruction_set.h). A function that several of these files share is renamed by a macro with
- * ASHLAR_VARIANT(), so that its copies for other types and sets are different symbols. */
+ * meson.build defines ASHLAR_TYPE, f32 or f64, and for the innermost loops ASHLAR_SET
+ * (arena/compute/element.h). A function that several of these files share is renamed by a
+ * macro with ASHLAR_VARIANT(), so that its copies for other types and sets are different symbols.
+ */
 #ifndef ASHLAR_REAL_H
 #define ASHLAR_REAL_H
 

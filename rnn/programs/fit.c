@@ -1,5 +1,5 @@
 /* fit.c - finds the largest training that runs on a device of a given size, by dry warm-ups. */
-#include "rnn/programs/fit.h"
+#include "rnn/programs/train_program.h"
 
 #include <ashlar/plan.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "allocator/base/parse.h"
 #include "rnn/programs/options.h"
 #include "rnn/programs/program.h"
-#include "rnn/programs/text.h"
+#include "rnn/programs/train_program.h"
 #include "rnn/train/task_options.h"
 
 static const char program[] = "ashlar-sample";

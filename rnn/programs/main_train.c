@@ -6,16 +6,10 @@
 
 #include "rnn/product/blas.h"
 #include "allocator/base/host.h"
-#include "rnn/programs/fit.h"
+#include "rnn/programs/train_program.h"
 #include "rnn/programs/program.h"
-#include "rnn/programs/progress.h"
-#include "rnn/programs/report.h"
 #include "rnn/train/tasks.h"
-#include "rnn/train/train_verify.h"
-#include "rnn/programs/text.h"
-#include "rnn/programs/train_command.h"
-#include "rnn/programs/train_page.h"
-#include "rnn/programs/train_ranks.h"
+#include "rnn/train/train.h"
 
 static const char program[] = "ashlar-train";
 
@@ -121,9 +115,6 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
         const ashlar_status status = print_end(c, task, report, &test);
         first = first == ASHLAR_OK ? status : first;
     }
-    if (c->wants_memory) {
-        ashlar__report_print_account(stdout, &report->stats, report->growth);
-    }
     return first;
 }
 
@@ -195,11 +186,7 @@ static ashlar_status train_task(ashlar_train_command *c, ashlar_device *device, 
     ashlar_train_report report;
     ashlar_train_rank *ranks = NULL;
     ASHLAR_TRY(ashlar__trainer_create(device, task, &c->train, &trainer));
-    ashlar_status status = ASHLAR_OK;
-    if (c->wants_map) {
-        status = ashlar__print_map(ashlar__trainer_task(trainer)->arena);
-    }
-    ASHLAR_THEN(status, run_trainer(c, trainer, page, &report));
+    ashlar_status status = run_trainer(c, trainer, page, &report);
     ASHLAR_THEN(status, ashlar__train_ranks_gather(c, &report, &ranks));
     ASHLAR_THEN(status, finish(c, trainer, &report, page));
     ashlar__host_free(ranks);
@@ -232,22 +219,10 @@ static ashlar_status train(ashlar_train_command *c, ashlar_device *device,
     return status;
 }
 
-/* tasks: two equal ones; both are taken. */
-static ashlar_status verify(const ashlar_train_command *c, ashlar_device *device,
-                            ashlar_task *tasks[2], const ashlar_train_config *plain) {
-    ashlar_verification found;
-    ASHLAR_TRY(ashlar__train_verify(device, tasks, plain, &found));
-    if (!c->is_quiet) {
-        printf("Verified: the first step's loss, %zu outputs of its operations and the gradients "
-               "of %zu tensors\nare the CPU's; the furthest off by %.1f %% of what is allowed.\n",
-               found.outputs, found.tensors, 100 * found.worst);
-    }
-    return ASHLAR_OK;
-}
-
 static ashlar_status verify_text(const ashlar_train_command *c, ashlar_device *device,
                                  const ashlar_corpus *corpus) {
     const ashlar_train_config plain = ashlar__train_verify_config(&c->train);
+    ashlar_verification found;
     ashlar_task *tasks[2];
     ASHLAR_TRY(ashlar__task_text_create(corpus, &plain, &tasks[0]));
     const ashlar_status status = ashlar__task_text_create(corpus, &plain, &tasks[1]);
@@ -255,7 +230,13 @@ static ashlar_status verify_text(const ashlar_train_command *c, ashlar_device *d
         tasks[0]->table->destroy(tasks[0]);
         return status;
     }
-    return verify(c, device, tasks, &plain);
+    ASHLAR_TRY(ashlar__train_verify(device, tasks, &plain, &found));
+    if (!c->is_quiet) {
+        printf("Verified: the first step's loss, %zu outputs of its operations and the gradients "
+               "of %zu tensors\nare the CPU's; the furthest off by %.1f %% of what is allowed.\n",
+               found.outputs, found.tensors, 100 * found.worst);
+    }
+    return ASHLAR_OK;
 }
 
 static ashlar_status make_text_task(void *corpus, const ashlar_train_config *config,

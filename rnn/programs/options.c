@@ -131,16 +131,6 @@ int ashlar__options_take_words(const ashlar_option *options, size_t count, int *
     return taken;
 }
 
-static ashlar_status fail_unknown(const ashlar_option *options, size_t count, const char *word) {
-    char hint[ASHLAR_CLOSEST_HINT_BYTES];
-    ashlar_closest closest = {.word = {word + 2, strcspn(word + 2, "=")}};
-    for (size_t i = 0; i < count; i++) {
-        ashlar__closest_offer(&closest, options[i].name);
-    }
-    return ashlar__fail(ASHLAR_EINVAL, "%.80s: there is no such option, see --help%s", word,
-                        ashlar__closest_hint(&closest, "--", hint));
-}
-
 ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count, int argc,
                                     char **argv) {
     for (int i = 1; i < argc; i++) {
@@ -149,9 +139,8 @@ ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count, 
                        "%.80s: is no option; options begin with --, see --help", word);
         const char *value;
         const ashlar_option *option = find(options, count, word + 2, &value);
-        if (option == NULL) {
-            return fail_unknown(options, count, argv[i]);
-        }
+        ASHLAR_FAIL_IF(option == NULL, ASHLAR_EINVAL, "%.80s: there is no such option, see --help",
+                       argv[i]);
         if (option->kind == ASHLAR_OPTION_FLAG && value == NULL) {
             *(bool *)option->value = true;
             continue;
@@ -213,24 +202,6 @@ void ashlar__options_print(FILE *out, const ashlar_option *options, size_t count
  */
 
 enum { WORD_BYTES = 32 };
-
-/* Whether `word` is given as an option, and not as the value of one. */
-static bool is_given(const ashlar_option *options, size_t count, int argc, char **argv,
-                     const char *word) {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], word) == 0) {
-            return true;
-        }
-        for (size_t k = 0; k < count; k++) {
-            if (strncmp(argv[i], "--", 2) == 0 && strcmp(argv[i] + 2, options[k].name) == 0 &&
-                options[k].kind != ASHLAR_OPTION_FLAG) {
-                i++;
-                break;
-            }
-        }
-    }
-    return false;
-}
 
 /* The next choice that a help text lists: a word before or after a comma. */
 static bool next_choice(const char **text, char word[static WORD_BYTES]) {
@@ -299,11 +270,11 @@ static void print_completion(FILE *out, const char *program, const ashlar_option
 
 bool ashlar__options_answer(const char *program, const ashlar_option *options, size_t count,
                             int argc, char **argv) {
-    if (is_given(options, count, argc, argv, "--version")) {
+    if (ashlar__options_given("version", argc, argv) != NULL) {
         printf("%s (ashlar) %s\n", program, ASHLAR_VERSION_TEXT);
         return true;
     }
-    if (is_given(options, count, argc, argv, "--completion")) {
+    if (ashlar__options_given("completion", argc, argv) != NULL) {
         print_completion(stdout, program, options, count);
         return true;
     }

@@ -1,6 +1,6 @@
 /* progress.c - shows how far a training is: one line that is rewritten on a terminal, else lines.
  */
-#include "rnn/programs/progress.h"
+#include "rnn/programs/train_program.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -1,8 +1,9 @@
 /* report.c - prints a training's results and costs; puts them into JSON. */
-#include "rnn/programs/report.h"
+#include "rnn/programs/train_program.h"
+
+#include <stdio.h>
 
 #include "rnn/product/blas.h"
-#include "rnn/programs/train_ranks.h"
 #include "rnn/train/task_options.h"
 
 static double mib(uint64_t bytes) {
@@ -22,32 +23,6 @@ static void print_memory(FILE *out, const ashlar_stats *stats) {
     fprintf(out, "  %-24s %9.2f  (%.3f x live)\n", "reserved from the device",
             mib(stats->reserved_peak_bytes),
             (double)stats->reserved_peak_bytes / (double)stats->live_peak_bytes);
-}
-
-/* How many bytes more a tag holds now than after the warm-up; may be negative. */
-static int64_t grown_bytes(const ashlar_tag_growth *growth) {
-    return (int64_t)(growth->held_bytes - growth->first_bytes);
-}
-
-static void print_row(FILE *out, const char *name, uint64_t at_peak, uint64_t held, int64_t grown) {
-    fprintf(out, "  %-16s %16llu  %16llu  %16lld\n", name, (unsigned long long)at_peak,
-            (unsigned long long)held, (long long)grown);
-}
-
-void ashlar__report_print_account(FILE *out, const ashlar_stats *stats,
-                                  const ashlar_tag_growth growth[static ASHLAR_TAG_COUNT]) {
-    uint64_t held = 0;
-    int64_t grown = 0;
-    fprintf(out, "\nMemory in bytes           at peak  held across steps  "
-                 "grown since warm-up\n");
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        const ashlar_tag_growth *g = &growth[tag];
-        print_row(out, ashlar_tag_name((ashlar_tag)tag), stats->tags[tag].at_peak_bytes,
-                  g->held_bytes, grown_bytes(g));
-        held += g->held_bytes;
-        grown += grown_bytes(g);
-    }
-    print_row(out, "all", stats->live_peak_bytes, held, grown);
 }
 
 void ashlar__report_print_growth(FILE *out, ashlar_tag tag, const ashlar_tag_growth *growth) {
@@ -113,24 +88,23 @@ static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
     }
 }
 
-static double per_step(uint64_t count, const ashlar_warmup_bucket *b) {
+static double per_step(uint64_t count, const ashlar_warmup_range *b) {
     return b->steps > 0 ? (double)count / (double)b->steps : 0;
 }
 
 static void print_buckets(FILE *out, const ashlar_train_report *r) {
-    fprintf(out, "\nLengths            plan, MiB   peak, MiB      steps   launched  "
+    fprintf(out, "\nLengths            plan, MiB   peak, MiB      steps  "
                  "driver calls inside, allocator's\n");
-    for (size_t i = 0; i < r->buckets.count; i++) {
-        const ashlar_warmup_bucket *b = &r->buckets.list[i].warm;
+    for (size_t i = 0; i < r->bucket_count; i++) {
+        const ashlar_warmup_range *b = &r->buckets[i];
         fprintf(out, "  %5zu to %5zu", b->first_length, b->last_length);
         if (b->plan_bytes > 0) {
             fprintf(out, "  %11.2f %11.2f", mib(b->plan_bytes), mib(b->peak_bytes));
         } else {
             fprintf(out, "  %11s %11s", "none", "");
         }
-        fprintf(out, " %10llu %10llu  %19.1f  %11.1f\n", (unsigned long long)b->steps,
-                (unsigned long long)r->buckets.list[i].launched, per_step(b->calls, b),
-                per_step(b->own_calls, b));
+        fprintf(out, " %10llu  %19.1f  %11.1f\n", (unsigned long long)b->steps,
+                per_step(b->calls, b), per_step(b->own_calls, b));
     }
 }
 
@@ -161,10 +135,8 @@ static void print_graphs(FILE *out, const ashlar_train_report *r) {
     fprintf(out, "A step was %.2f driver calls on average, copies and waits around it included.",
             r->calls_per_step);
     if (g->captured > 0) {
-        fprintf(out,
-                "\n%llu steps were one launch each, of %llu graphs (%llu made way for others).",
-                (unsigned long long)g->launched, (unsigned long long)g->captured,
-                (unsigned long long)g->evicted);
+        fprintf(out, "\n%llu steps were one launch each, of %llu graphs.",
+                (unsigned long long)g->launched, (unsigned long long)g->captured);
     }
     fputc('\n', out);
     if (g->refused > 0) {
@@ -237,7 +209,7 @@ static void put_config(ashlar_json_writer *w, const ashlar_task *task,
     ashlar__json_add_uint64(w, "buckets", c->buckets);
     ashlar__json_add_bool(w, "plan", !c->without_plan);
     ashlar__json_add_bool(w, "pad", ashlar__train_pads(c));
-    ashlar__json_add_uint64(w, "graphs", c->graphs);
+    ashlar__json_add_bool(w, "graphs", c->graphs);
     ashlar__json_add_string(w, "blas", ashlar__blas_name());
     ashlar__json_add_uint64(w, "threads", (uint64_t)ashlar__blas_threads());
     ashlar__json_close_object(w);
@@ -270,7 +242,6 @@ static void put_calls(ashlar_json_writer *w, const ashlar_train_report *r) {
     ashlar__json_add_uint64(w, "steps_launched", r->graphs.launched);
     ashlar__json_add_uint64(w, "steps_padded_eager", r->graphs.eager);
     ashlar__json_add_uint64(w, "graphs_captured", r->graphs.captured);
-    ashlar__json_add_uint64(w, "graphs_evicted", r->graphs.evicted);
     ashlar__json_add_uint64(w, "graphs_refused", r->graphs.refused);
     ashlar__json_add_string(w, "graphs_refused_because", r->graphs.note);
 }
@@ -289,8 +260,7 @@ static void put_step_memory(ashlar_json_writer *w, const ashlar_step_memory *m) 
                             m->unsteady_because != NULL ? m->unsteady_because : "");
 }
 
-static void put_bucket(ashlar_json_writer *w, const ashlar_train_bucket *bucket) {
-    const ashlar_warmup_bucket *b = &bucket->warm;
+static void put_bucket(ashlar_json_writer *w, const ashlar_warmup_range *b) {
     ashlar__json_open_object(w);
     ashlar__json_add_uint64(w, "first_length", b->first_length);
     ashlar__json_add_uint64(w, "last_length", b->last_length);
@@ -298,7 +268,6 @@ static void put_bucket(ashlar_json_writer *w, const ashlar_train_bucket *bucket)
     ashlar__json_add_uint64(w, "plan_bytes", b->plan_bytes);
     ashlar__json_add_uint64(w, "peak_bytes", b->peak_bytes);
     ashlar__json_add_uint64(w, "steps", b->steps);
-    ashlar__json_add_uint64(w, "steps_launched", bucket->launched);
     ashlar__json_add_double(w, "driver_calls_per_step", per_step(b->calls, b));
     ashlar__json_add_double(w, "allocator_calls_per_step", per_step(b->own_calls, b));
     ashlar__json_close_object(w);
@@ -307,8 +276,8 @@ static void put_bucket(ashlar_json_writer *w, const ashlar_train_bucket *bucket)
 static void put_buckets(ashlar_json_writer *w, const ashlar_train_report *r) {
     ashlar__json_put_key(w, "buckets");
     ashlar__json_open_array(w);
-    for (size_t i = 0; i < r->buckets.count; i++) {
-        put_bucket(w, &r->buckets.list[i]);
+    for (size_t i = 0; i < r->bucket_count; i++) {
+        put_bucket(w, &r->buckets[i]);
     }
     ashlar__json_close_array(w);
 }

@@ -1,5 +1,5 @@
 /* text.c - writes the text that a model draws, and a JSON report on its time and memory. */
-#include "rnn/programs/text.h"
+#include "rnn/programs/train_program.h"
 
 #include <unistd.h>
 
@@ -7,7 +7,6 @@
 #include "allocator/base/host.h"
 #include "allocator/base/error.h"
 #include "rnn/data/batcher.h"
-#include "rnn/programs/report.h"
 
 /* A terminal obeys control characters, so it gets only line ends and tabs. */
 static void put_symbol(FILE *out, int32_t symbol, bool is_terminal) {

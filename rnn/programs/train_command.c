@@ -1,5 +1,5 @@
 /* train_command.c - the command line of ashlar-train: its options, their defaults and checks. */
-#include "rnn/programs/train_command.h"
+#include "rnn/programs/train_program.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,15 +11,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/parse.h"
 #include "rnn/product/blas.h"
-#include "rnn/programs/fit.h"
 #include "rnn/programs/program.h"
-
-/* Read the options that ashlar-train saved with a training. None if the file cannot be read or is
- * of another program: resuming it fails then, and says why. */
-static void resumed_options_read(const char *path, ashlar_resumed_options *out);
-
-/* The value of "--name=value" among the words; NULL: there is none. */
-static const char *resumed_options_find(const ashlar_resumed_options *resumed, const char *name);
 
 /* Set the defaults of a tagger's own options, and of shared options where it differs. */
 static void set_tagger_defaults(ashlar_train_config *train, ashlar_train_tagger_options *options) {
@@ -60,7 +52,6 @@ static ashlar_train_command defaults(bool is_tagger) {
         .recompute = "0",
         .vary = "batch",
         .sample_bytes = 400,
-        .max_graphs = 64,
         .timeout_s = 120,
         .held_out = is_tagger ? 10 : 50,
         .threads = (size_t)ashlar__blas_threads(),
@@ -76,6 +67,9 @@ static ashlar_train_command defaults(bool is_tagger) {
 
 /* The defaults, replaced by the values on the command line. */
 static ashlar_train_command given;
+
+/* The most options that a saved training has, and the most bytes of one. */
+enum { SAVED_MAX = 64, SAVED_BYTES = 80 };
 
 #define RANGE(kind, name, argument, field, min, max, help) \
     { name, argument, ASHLAR_OPTION_##kind, &given.field, min, max, help }
@@ -116,8 +110,7 @@ static const ashlar_option options[] = {
     NUMBER("held-out", held_out, 0, 1e9, "test on every Nth record or sentence, 0: on none"),
     NUMBER("buckets", train.buckets, 0, 1e6, "ranges of lengths with plans of their own; 0: one"),
     FLAG("pad", train.pads, "batches to the longest length of their range"),
-    FLAG("graphs", wants_graphs, "make each step one launch; pads, too"),
-    NUMBER("max-graphs", max_graphs, 2, 65536, "most captured steps that are kept"),
+    FLAG("graphs", train.graphs, "make each step one launch; pads, too"),
     FLAG("reproducible", is_reproducible, "the same bits for 1, 2, 4 or 8 ranks"),
     NUMBER("timeout", timeout_s, 1, 86400, "seconds in which ranks wait for each other"),
     FLAG("no-plan", train.without_plan, "serve each block by itself, not from a plan of the step"),
@@ -135,8 +128,6 @@ static const ashlar_option options[] = {
     TEXT("json", "FILE", json, "write the report there"),
     TEXT("html", "FILE", html, "write a page about it there, with pictures"),
     TEXT("snapshot", "FILE", snapshot, "write what the memory holds there (JSON)"),
-    FLAG("map", wants_map, "print where each weight lies"),
-    FLAG("memory", wants_memory, "print what each kind of memory takes and grows by"),
     FLAG("quiet", is_quiet, "print nothing but errors"),
     FLAG("help", wants_help, "print this"),
     TEXT("dtype", "NAME", dtype, "text: f32, f64; on a GPU also f16, bf16"),
@@ -146,8 +137,7 @@ static const ashlar_option options[] = {
           "text: update each K time steps, carry states; 0: no"),
     TEXT("recompute", "K", recompute, "text: hold K time steps, redo others; auto: 2 roots"),
     NUMBER("sample", sample_bytes, 0, 1e9, "text: bytes of it to make at the end"),
-    FLAG("bidirectional", tags.is_bidirectional, "tagger: read both ways, as it does"),
-    FLAG("unidirectional", tags.tags.is_unidirectional, "tagger: read forward only"),
+    FLAG("unidirectional", tags.tags.is_unidirectional, "tagger: read forward only, not both ways"),
     NUMBER("char-embedding", tags.tags.character_embedding, 1, 16384,
            "tagger: width of a character's vector"),
     NUMBER("char-hidden", tags.tags.character_hidden, 1, 16384,
@@ -159,11 +149,11 @@ static const ashlar_option options[] = {
     NUMBER("max-word", tags.corpus.max_bytes, 1, 1e6, "tagger: longest word in bytes"),
 };
 enum {
-    SHARED_COUNT = 51,
+    SHARED_COUNT = 48,
     TEXT_END = SHARED_COUNT + 6,
     OPTION_COUNT = sizeof options / sizeof options[0]
 };
-_Static_assert(OPTION_COUNT == TEXT_END + 8, "the counts are those of the parts");
+_Static_assert(OPTION_COUNT == TEXT_END + 7, "the counts are those of the parts");
 
 void ashlar__train_command_print_help(FILE *out, const char *program, bool is_tagger) {
     given = defaults(is_tagger);
@@ -299,7 +289,7 @@ static ashlar_status read_fit(ashlar_train_command *c) {
                    "--vary: \"%.40s\" is none of batch, length, hidden", c->vary);
     ASHLAR_FAIL_IF(c->is_tagger && strcmp(c->vary, "length") == 0, ASHLAR_EINVAL,
                    "--vary length: a tagger takes sentences as they are; give batch or hidden");
-    ASHLAR_FAIL_IF(c->wants_graphs, ASHLAR_EINVAL, "--fit and --graphs: leave out one of them");
+    ASHLAR_FAIL_IF(c->train.graphs, ASHLAR_EINVAL, "--fit and --graphs: leave out one of them");
     ASHLAR_FAIL_IF(c->html != NULL, ASHLAR_EINVAL,
                    "--fit and --html: the page is about a training; leave out one of them");
     c->fit_bytes = bytes;
@@ -321,12 +311,6 @@ static ashlar_status check_command(const ashlar_train_command *c) {
     return ASHLAR_OK;
 }
 
-static ashlar_status check_tagger(const ashlar_train_tagger_options *o) {
-    ASHLAR_FAIL_IF(o->is_bidirectional && o->tags.is_unidirectional, ASHLAR_EINVAL,
-                   "--bidirectional and --unidirectional: leave out one of them");
-    return ASHLAR_OK;
-}
-
 /* Fail if an option is given that only the other model has. */
 static ashlar_status check_model(const ashlar_train_command *c, int argc, char **argv) {
     const size_t first = c->is_tagger ? SHARED_COUNT : TEXT_END;
@@ -338,29 +322,84 @@ static ashlar_status check_model(const ashlar_train_command *c, int argc, char *
                        "--%s: it is for --model %s only", options[i].name,
                        c->is_tagger ? "text" : "tagger");
     }
-    return c->is_tagger ? check_tagger(&c->tags) : ASHLAR_OK;
+    return ASHLAR_OK;
 }
 
 bool ashlar__train_command_answer(const char *program, int argc, char **argv) {
     return ashlar__options_answer(program, options, OPTION_COUNT, argc, argv);
 }
 
-/* Set the defaults: those of the model, replaced by the options of a training to resume. */
+/* ---- the options of a saved training, for one that resumes it ---- */
+
+static const char *saved_value(const ashlar_checkpoint *file, const char *key) {
+    char full[SAVED_BYTES + sizeof "ashlar."];
+    (void)snprintf(full, sizeof full, "ashlar.%s", key);
+    return ashlar_checkpoint_metadata(file, full);
+}
+
+/* Take an option's value from the file; `value` NULL: the option is a flag. A bad value makes
+ * resuming fail later, with a message about the file. */
+static void take_saved(const char *name, const char *value) {
+    static char words[SAVED_MAX][SAVED_BYTES]; /* options point to these texts */
+    static size_t count;
+    char *word = words[count++ % SAVED_MAX];
+    char *argv[] = {NULL, word};
+    (void)snprintf(word, SAVED_BYTES, "--%s%s%s", name, value != NULL ? "=" : "",
+                   value != NULL ? value : "");
+    ASHLAR_IGNORE(ashlar__options_parse(options, OPTION_COUNT, 2, argv));
+}
+
+static void take_saved_flag(const ashlar_checkpoint *file, const char *key, const char *set,
+                            const char *name) {
+    const char *value = saved_value(file, key);
+    if (value != NULL && (set == NULL || strcmp(value, set) == 0)) {
+        take_saved(name, NULL);
+    }
+}
+
+/* Most options are saved under their names, with "_" for "-". */
+static void take_all_saved(const ashlar_checkpoint *file) {
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        char key[SAVED_BYTES];
+        (void)snprintf(key, sizeof key, "%s", options[i].name);
+        for (char *dash = strchr(key, '-'); dash != NULL; dash = strchr(dash, '-')) {
+            *dash = '_';
+        }
+        const char *value = saved_value(file, key);
+        if (value != NULL && options[i].kind != ASHLAR_OPTION_FLAG) {
+            take_saved(options[i].name, value);
+        }
+    }
+    const char *steps = saved_value(file, "schedule_steps");
+    const char *width = saved_value(file, "label_embedding");
+    if (steps != NULL) {
+        take_saved("steps", steps);
+    }
+    given.tags.feeds_labels = width != NULL && strcmp(width, "0") != 0;
+    take_saved_flag(file, "without_bias_decay", "1", "no-bias-decay");
+    take_saved_flag(file, "nesterov", "1", "nesterov");
+    take_saved_flag(file, "shards", NULL, "reproducible");
+    take_saved_flag(file, "directions", "1", "unidirectional");
+    if (!given.is_tagger && saved_value(file, "held_out") == NULL) {
+        given.held_out = 0;
+    }
+}
+
+/* Set the defaults: those of the model, replaced by the options of a training to resume. A file
+ * that cannot be read makes resuming fail later, and says why. */
 static void set_defaults(int argc, char **argv) {
-    static ashlar_resumed_options resumed; /* options point to these texts */
-    const char *file = ashlar__options_given("resume", argc, argv);
+    const char *path = ashlar__options_given("resume", argc, argv);
     const char *model = ashlar__options_given("model", argc, argv);
-    resumed.count = 0;
-    if (file != NULL) {
-        resumed_options_read(file, &resumed);
+    ashlar_checkpoint *file = NULL;
+    if (path != NULL && ashlar_checkpoint_open(path, &file) != ASHLAR_OK) {
+        file = NULL;
     }
-    model = model != NULL ? model : resumed_options_find(&resumed, "model");
+    model = model == NULL && file != NULL ? saved_value(file, "model") : model;
     given = defaults(model != NULL && strcmp(model, "tagger") == 0);
-    for (size_t i = 0; i < resumed.count; i++) {
-        char *words[] = {argv[0], resumed.words[i]};
-        /* A bad value makes resuming fail later, with a message about the file. */
-        ASHLAR_IGNORE(ashlar__options_parse(options, OPTION_COUNT, 2, words));
+    if (file != NULL && saved_value(file, "layers") != NULL) {
+        take_all_saved(file);
     }
+    ashlar_checkpoint_close(file);
 }
 
 ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_command *out) {
@@ -374,7 +413,6 @@ ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_com
         ASHLAR_TRY(ashlar__train_rule_apply(&given.rule, &given.train));
         ASHLAR_TRY(check_command(&given));
         given.train.held_out = given.tags.corpus.held_out = given.held_out;
-        given.train.graphs = given.wants_graphs ? given.max_graphs : 0;
     }
     *out = given;
     return ASHLAR_OK;
@@ -426,112 +464,4 @@ ashlar_status ashlar__train_rule_apply(const ashlar_train_rule *rule, ashlar_tra
     schedule->gamma = rule->gamma;
     ASHLAR_TRY(ashlar_schedule_check(schedule));
     return ashlar_optimizer_check(&config->optimizer);
-}
-
-/* ---- resumed options ---- */
-
-/*
- * Turns the metadata of a saved training into words of a command line.
- */
-
-/* A key of the metadata without "ashlar.", and the option that decides about it. */
-typedef struct saved_option {
-    const char *key;
-    const char *name;
-    const char *flagged; /* of a flag: the saved value that means it was given, "": any value;
-                          * NULL: the option is no flag */
-} saved_option;
-
-static const saved_option saved[] = {
-    {"model", "model", NULL},
-    {"cell", "cell", NULL},
-    {"layers", "layers", NULL},
-    {"hidden", "hidden", NULL},
-    {"projection", "projection", NULL},
-    {"dropout", "dropout", NULL},
-    {"embedding", "embedding", NULL},
-    {"dtype", "dtype", NULL},
-    {"batch", "batch", NULL},
-    {"max_length", "max-length", NULL},
-    {"held_out", "held-out", NULL},
-    {"stride", "stride", NULL},
-    {"accumulate", "accumulate", NULL},
-    {"bptt", "bptt", NULL},
-    {"recompute", "recompute", NULL},
-    {"seed", "seed", NULL},
-    {"optimizer", "optimizer", NULL},
-    {"learning_rate", "learning-rate", NULL},
-    {"weight_decay", "weight-decay", NULL},
-    {"without_bias_decay", "no-bias-decay", "1"},
-    {"momentum", "momentum", NULL},
-    {"nesterov", "nesterov", "1"},
-    {"clip", "clip", NULL},
-    {"loss_scale", "loss-scale", NULL},
-    {"schedule", "schedule", NULL},
-    {"schedule_steps", "steps", NULL},
-    {"warmup_steps", "warmup-steps", NULL},
-    {"rate_floor", "rate-floor", NULL},
-    {"rate_every", "rate-every", NULL},
-    {"rate_factor", "rate-factor", NULL},
-    {"shards", "reproducible", ""}, /* whatever their number */
-    {"char_embedding", "char-embedding", NULL},
-    {"char_hidden", "char-hidden", NULL},
-    {"directions", "unidirectional", "1"},
-};
-_Static_assert(sizeof saved / sizeof saved[0] + 2 <= ASHLAR_RESUMED_OPTIONS_MAX, "there is room");
-
-static void add(ashlar_resumed_options *out, const char *name, const char *value) {
-    char *word = out->words[out->count];
-    const int bytes = snprintf(word, ASHLAR_RESUMED_OPTION_BYTES, "--%s%s%s", name,
-                               value != NULL ? "=" : "", value != NULL ? value : "");
-    out->count += bytes > 0 && bytes < ASHLAR_RESUMED_OPTION_BYTES;
-}
-
-static const char *value_of(const ashlar_checkpoint *file, const char *key) {
-    char full[ASHLAR_RESUMED_OPTION_BYTES];
-    (void)snprintf(full, sizeof full, "ashlar.%s", key);
-    return ashlar_checkpoint_metadata(file, full);
-}
-
-/* A tagger that is not fed its labels has saved a width of 0. */
-static void add_fed_labels(ashlar_resumed_options *out, const ashlar_checkpoint *file) {
-    const char *width = value_of(file, "label_embedding");
-    if (width != NULL && strcmp(width, "0") != 0) {
-        add(out, "feed-labels", NULL);
-        add(out, "label-embedding", width);
-    }
-}
-
-static void resumed_options_read(const char *path, ashlar_resumed_options *out) {
-    ashlar_checkpoint *file = NULL;
-    out->count = 0;
-    if (ashlar_checkpoint_open(path, &file) != ASHLAR_OK) {
-        return;
-    }
-    for (size_t i = 0; i < sizeof saved / sizeof saved[0]; i++) {
-        const saved_option *o = &saved[i];
-        const char *value = value_of(file, o->key);
-        if (value != NULL && o->flagged == NULL) {
-            add(out, o->name, value);
-        } else if (value != NULL && (*o->flagged == '\0' || strcmp(value, o->flagged) == 0)) {
-            add(out, o->name, NULL);
-        }
-    }
-    add_fed_labels(out, file);
-    const bool is_text = value_of(file, "layers") != NULL && value_of(file, "model") == NULL;
-    if (is_text && value_of(file, "held_out") == NULL) {
-        add(out, "held-out", "0"); /* as in a file from before there was the option */
-    }
-    ashlar_checkpoint_close(file);
-}
-
-static const char *resumed_options_find(const ashlar_resumed_options *resumed, const char *name) {
-    const size_t bytes = strlen(name);
-    for (size_t i = 0; i < resumed->count; i++) {
-        const char *word = resumed->words[i] + 2;
-        if (strncmp(word, name, bytes) == 0 && word[bytes] == '=') {
-            return word + bytes + 1;
-        }
-    }
-    return NULL;
 }

@@ -1,12 +1,11 @@
 /* train_ranks.c - ashlar-train as one of several processes: joins, is silent, gathers results. */
-#include "rnn/programs/train_ranks.h"
+#include "rnn/programs/train_program.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "allocator/base/error.h"
@@ -16,7 +15,6 @@
 #include "rnn/product/blas.h"
 #include "rnn/programs/options.h"
 #include "rnn/programs/program.h"
-#include "rnn/programs/progress.h"
 #include "rnn/train/shards.h"
 
 /* Read a number that a launcher tells about the processes on this machine, in the environment
@@ -65,8 +63,6 @@ static void share_threads(ashlar_train_command *c, int argc, char **argv) {
 /* Only rank 0 writes files and prints. */
 static void be_silent(ashlar_train_command *c) {
     c->is_quiet = true;
-    c->wants_map = false;
-    c->wants_memory = false;
     c->json = NULL;
     c->html = NULL;
     c->losses = NULL;
@@ -181,22 +177,11 @@ int ashlar__train_ranks_fail(const ashlar_train_command *c, const char *program,
                                                         : ashlar__program_exit_status(status);
 }
 
-/* ---- ranks start ---- */
+/* ---- joining the processes of a launcher ---- */
 
-/*
- * Joins the processes that a launcher has started, watched by a thread that ends
- * this one if a rank never comes.
- */
+enum { USUAL_MS = 120000, /* reduce.h */ OTHERS_MS = 3000 };
 
-enum { USUAL_MS = 120000, /* ranks.h */ OTHERS_MS = 3000 };
-
-typedef struct watch {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool is_over; /* under the lock */
-    const char *program;
-    uint32_t timeout_ms;
-} watch;
+static char too_late[160]; /* made before the alarm: a signal handler may not print into it */
 
 /* Whether a launcher says that this is another rank than 0. */
 static bool is_other(void) {
@@ -210,68 +195,28 @@ static bool is_other(void) {
     return false;
 }
 
-static void give_up(const watch *w) {
-    char line[160];
-    const int bytes = snprintf(line, sizeof line,
-                               "%s: not all of %zu ranks have joined within %g s; one was not "
-                               "started, or has ended\n",
-                               w->program, ashlar_ranks_started(), w->timeout_ms / 1e3);
-    const ssize_t written = write(STDERR_FILENO, line, bytes > 0 ? (size_t)bytes : 0);
-    (void)written;
+static void give_up(int number) {
+    const ssize_t written = write(STDERR_FILENO, too_late, strlen(too_late));
+    (void)number, (void)written;
     _exit(ASHLAR_EXIT_FAILED); /* MPI's handlers wait for the others */
 }
 
-static void *wait_for_ranks(void *of) {
-    watch *w = of;
-    const uint64_t ms = (uint64_t)w->timeout_ms + (is_other() ? OTHERS_MS : 0);
-    struct timespec end;
-    int failure = 0;
-    (void)clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += (time_t)(ms / 1000);
-    end.tv_nsec += (long)(ms % 1000) * 1000000;
-    end.tv_sec += end.tv_nsec / 1000000000;
-    end.tv_nsec %= 1000000000;
-    (void)pthread_mutex_lock(&w->lock);
-    while (!w->is_over && failure == 0) {
-        failure = pthread_cond_timedwait(&w->changed, &w->lock, &end);
-    }
-    if (!w->is_over) {
-        give_up(w);
-    }
-    (void)pthread_mutex_unlock(&w->lock);
-    return NULL;
-}
-
-/* Signals are for the program's own threads. */
-static bool begin(watch *w, pthread_t *thread) {
-    sigset_t all, old;
-    pthread_condattr_t attributes;
-    if (pthread_condattr_init(&attributes) != 0) {
-        return false;
-    }
-    bool is_begun = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 &&
-                    pthread_cond_init(&w->changed, &attributes) == 0;
-    (void)pthread_condattr_destroy(&attributes);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    is_begun = is_begun && pthread_create(thread, NULL, wait_for_ranks, w) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return is_begun;
+static void set_alarm(uint64_t ms) {
+    const struct itimerval in = {
+        .it_value = {.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000) * 1000}};
+    (void)setitimer(ITIMER_REAL, &in, NULL);
 }
 
 ashlar_status ashlar__ranks_start(const char *program, uint32_t timeout_ms, ashlar_ranks **out) {
-    watch w = {.lock = PTHREAD_MUTEX_INITIALIZER,
-               .program = program,
-               .timeout_ms = timeout_ms == 0 ? USUAL_MS : timeout_ms};
-    pthread_t thread;
-    const bool is_watched = begin(&w, &thread); /* without a thread MPI waits as it likes */
+    const uint64_t ms = timeout_ms == 0 ? USUAL_MS : timeout_ms;
+    (void)snprintf(too_late, sizeof too_late,
+                   "%s: not all of %zu ranks have joined within %g s; one was not started, or has "
+                   "ended\n",
+                   program, ashlar_ranks_started(), (double)ms / 1e3);
+    (void)signal(SIGALRM, give_up);
+    set_alarm(ms + (is_other() ? OTHERS_MS : 0));
     const ashlar_status status = ashlar_ranks_open(NULL, timeout_ms, out);
-    if (is_watched) {
-        (void)pthread_mutex_lock(&w.lock);
-        w.is_over = true;
-        (void)pthread_cond_signal(&w.changed);
-        (void)pthread_mutex_unlock(&w.lock);
-        (void)pthread_join(thread, NULL);
-    }
+    set_alarm(0);
+    (void)signal(SIGALRM, SIG_DFL);
     return status;
 }

@@ -1,5 +1,5 @@
 /* leak_monitor.c - finding memory that grows from step to step, by comparing windows of steps. */
-#include "rnn/train/leak_monitor.h"
+#include "rnn/train/train.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
@@ -58,7 +58,7 @@ void ashlar__leak_monitor_destroy(ashlar_leak_monitor *monitor) {
     ashlar__host_free(monitor);
 }
 
-/* Whether the inequality of leak_monitor.h holds for the last WINDOWS finished windows. */
+/* Whether the inequality of train.h holds for the last WINDOWS finished windows. */
 static bool is_rising(const scale *s) {
     ASHLAR_CHECK2(s->over <= KEPT);
     if (s->over < WINDOWS) {

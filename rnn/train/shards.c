@@ -4,20 +4,8 @@
 #include "allocator/base/error.h"
 #include "allocator/device/device_impl.h"
 #include "arena/compute/convert.h"
-#include "arena/reduce/sum.h"
+#include "arena/reduce/ranks_impl.h"
 #include "rnn/train/train_impl.h"
-
-/* For shards.c on a CUDA device. _open and _close: set up and give back what the two others need;
- * _close is allowed in every state. _add: to += from, elementwise, rounded like ashlar__sum_add().
- * _add_gradients: the same for all gradients; `from` has the layout of the gradients' region. */
-static ashlar_status shard_adds_open(ashlar_trainer *t);
-
-static void shard_adds_close(ashlar_trainer *t);
-
-static ashlar_status shard_add_gradients(const ashlar_trainer *t, const void *from);
-
-static ashlar_status shard_add(const ashlar_trainer *t, ashlar_dtype dtype, void *to,
-                               const void *from, size_t count);
 
 /* The difference between the dropout seeds of neighbouring ranks that drop alone (task.h). Odd. */
 static const uint64_t RANK_STRIDE = UINT64_C(0x8ebc6af09c88c6e3);
@@ -63,6 +51,84 @@ ashlar_status ashlar__shards_check(const ashlar_train_config *c) {
                    c->batch, all, pieces, all * pieces);
     ASHLAR_FAIL_IF(ashlar__shards_are_used(c) && ashlar__train_pads(c), ASHLAR_EINVAL,
                    "--pad and --graphs: not with several ranks or --reproducible");
+    return ASHLAR_OK;
+}
+
+/* ---- sums on a CUDA device ----
+ *
+ * There to += from is queued as backward of a linear layer with dy = 1, x = from, dweight = to,
+ * which rounds once, like ashlar__sum_add(). */
+
+/* In one call: cuBLAS counts in int. */
+static const size_t MOST_ELEMENTS = (size_t)1 << 30;
+
+static void *one_of(const ashlar_shard_adds *a, ashlar_dtype dtype) {
+    return (char *)a->ones + (size_t)dtype * sizeof(double);
+}
+
+/* Create operations for the gradients' types, and for losses. */
+static ashlar_status open_types(ashlar_trainer *t) {
+    const ashlar_arena *arena = t->task->arena;
+    ashlar_shard_adds *a = &t->sums.adds;
+    ASHLAR_TRY(ashlar_ops_create(t->device, ASHLAR_F64, &a->ops[ASHLAR_F64]));
+    for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
+        ashlar_arena_bucket range;
+        ashlar_arena_get_bucket(arena, i, &range);
+        ASHLAR_TRY(a->ops[range.dtype] != NULL
+                       ? ASHLAR_OK
+                       : ashlar_ops_create(t->device, range.dtype, &a->ops[range.dtype]));
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status shard_adds_open(ashlar_trainer *t) {
+    const double one = 1;
+    double ones[ASHLAR_DTYPE_COUNT] = {0}; /* each in its own type */
+    ASHLAR_TRY(open_types(t));
+    ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, sizeof ones, ASHLAR_TAG_WORKSPACE, t->stream,
+                                   &t->sums.adds.ones));
+    for (int type = 0; type < ASHLAR_DTYPE_COUNT; type++) {
+        ashlar__convert((ashlar_dtype)type, &ones[type], ASHLAR_F64, &one, 1);
+    }
+    return ashlar_copy_to_device(t->device, t->sums.adds.ones, ones, sizeof ones, t->stream);
+}
+
+static void shard_adds_close(ashlar_trainer *t) {
+    ashlar_shard_adds *a = &t->sums.adds;
+    for (int type = 0; type < ASHLAR_DTYPE_COUNT; type++) {
+        ashlar_ops_destroy(a->ops[type]);
+    }
+    if (a->ones != NULL) { /* cannot fail: this allocator gave the block */
+        ASHLAR_IGNORE(ashlar_free(t->allocator, a->ones));
+    }
+}
+
+static ashlar_status shard_add(const ashlar_trainer *t, ashlar_dtype dtype, void *to,
+                               const void *from, size_t count) {
+    const size_t item = ashlar_dtype_bytes(dtype);
+    for (size_t at = 0; at < count; at += MOST_ELEMENTS) {
+        const size_t left = count - at;
+        const ashlar_linear_args args = {.rows = 1,
+                                         .in = left < MOST_ELEMENTS ? left : MOST_ELEMENTS,
+                                         .out = 1,
+                                         .x = (const char *)from + at * item,
+                                         .dy = one_of(&t->sums.adds, dtype),
+                                         .dweight = (char *)to + at * item};
+        ASHLAR_TRY(ashlar_linear_backward(t->sums.adds.ops[dtype], &args, t->stream));
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status shard_add_gradients(const ashlar_trainer *t, const void *from) {
+    const ashlar_arena *arena = t->task->arena;
+    char *gradients = ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS);
+    for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
+        ashlar_arena_bucket range;
+        ashlar_arena_get_bucket(arena, i, &range);
+        ASHLAR_TRY(shard_add(t, range.dtype, gradients + range.offset,
+                             (const char *)from + range.offset,
+                             range.bytes / ashlar_dtype_bytes(range.dtype)));
+    }
     return ASHLAR_OK;
 }
 
@@ -275,84 +341,4 @@ ashlar_status ashlar__shard_sums_queue(ashlar_trainer *t, uint64_t number, size_
 ashlar_status ashlar__shard_sums_queue_alone(ashlar_trainer *t, size_t buffer, size_t part,
                                              uint64_t seed, double *loss) {
     return queue_all(t, buffer, part, seed, false, loss);
-}
-
-/* ---- shard adds ---- */
-
-/*
- * Adds up shards on a CUDA device. There to += from is queued as backward of a
- * linear layer with dy = 1, x = from, dweight = to, which rounds once, like ashlar__sum_add().
- */
-
-/* In one call: cuBLAS counts in int. */
-static const size_t MOST_ELEMENTS = (size_t)1 << 30;
-
-static void *one_of(const ashlar_shard_adds *a, ashlar_dtype dtype) {
-    return (char *)a->ones + (size_t)dtype * sizeof(double);
-}
-
-/* Create operations for the gradients' types, and for losses. */
-static ashlar_status open_types(ashlar_trainer *t) {
-    const ashlar_arena *arena = t->task->arena;
-    ashlar_shard_adds *a = &t->sums.adds;
-    ASHLAR_TRY(ashlar_ops_create(t->device, ASHLAR_F64, &a->ops[ASHLAR_F64]));
-    for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
-        ashlar_arena_bucket range;
-        ashlar_arena_get_bucket(arena, i, &range);
-        ASHLAR_TRY(a->ops[range.dtype] != NULL
-                       ? ASHLAR_OK
-                       : ashlar_ops_create(t->device, range.dtype, &a->ops[range.dtype]));
-    }
-    return ASHLAR_OK;
-}
-
-static ashlar_status shard_adds_open(ashlar_trainer *t) {
-    const double one = 1;
-    double ones[ASHLAR_DTYPE_COUNT] = {0}; /* each in its own type */
-    ASHLAR_TRY(open_types(t));
-    ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, sizeof ones, ASHLAR_TAG_WORKSPACE, t->stream,
-                                   &t->sums.adds.ones));
-    for (int type = 0; type < ASHLAR_DTYPE_COUNT; type++) {
-        ashlar__convert((ashlar_dtype)type, &ones[type], ASHLAR_F64, &one, 1);
-    }
-    return ashlar_copy_to_device(t->device, t->sums.adds.ones, ones, sizeof ones, t->stream);
-}
-
-static void shard_adds_close(ashlar_trainer *t) {
-    ashlar_shard_adds *a = &t->sums.adds;
-    for (int type = 0; type < ASHLAR_DTYPE_COUNT; type++) {
-        ashlar_ops_destroy(a->ops[type]);
-    }
-    if (a->ones != NULL) { /* cannot fail: this allocator gave the block */
-        ASHLAR_IGNORE(ashlar_free(t->allocator, a->ones));
-    }
-}
-
-static ashlar_status shard_add(const ashlar_trainer *t, ashlar_dtype dtype, void *to,
-                               const void *from, size_t count) {
-    const size_t item = ashlar_dtype_bytes(dtype);
-    for (size_t at = 0; at < count; at += MOST_ELEMENTS) {
-        const size_t left = count - at;
-        const ashlar_linear_args args = {.rows = 1,
-                                         .in = left < MOST_ELEMENTS ? left : MOST_ELEMENTS,
-                                         .out = 1,
-                                         .x = (const char *)from + at * item,
-                                         .dy = one_of(&t->sums.adds, dtype),
-                                         .dweight = (char *)to + at * item};
-        ASHLAR_TRY(ashlar_linear_backward(t->sums.adds.ops[dtype], &args, t->stream));
-    }
-    return ASHLAR_OK;
-}
-
-static ashlar_status shard_add_gradients(const ashlar_trainer *t, const void *from) {
-    const ashlar_arena *arena = t->task->arena;
-    char *gradients = ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS);
-    for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
-        ashlar_arena_bucket range;
-        ashlar_arena_get_bucket(arena, i, &range);
-        ASHLAR_TRY(shard_add(t, range.dtype, gradients + range.offset,
-                             (const char *)from + range.offset,
-                             range.bytes / ashlar_dtype_bytes(range.dtype)));
-    }
-    return ASHLAR_OK;
 }

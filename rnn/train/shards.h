@@ -49,7 +49,7 @@ size_t ashlar__shards_choose(size_t batch, size_t accumulate);
  * says which option to change. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__shards_check(const ashlar_train_config *config);
 
-/* What shard_adds.c needs to add up on a CUDA device; zeros where there is nothing to add. */
+/* What it needs to add up on a CUDA device; zeros where there is nothing to add. */
 typedef struct ashlar_shard_adds {
     ashlar_ops *ops[ASHLAR_DTYPE_COUNT]; /* NULL: nothing to add has that type */
     void *ones;                          /* in device memory: 1 in each type, 8 bytes apart */

@@ -22,25 +22,9 @@ struct ashlar_step_record {
 /* ---- the step that runs ---- */
 
 static void begin(ashlar_step_boxes *b) {
-    b->count = b->left_out = b->merged = b->moments = 0;
+    b->count = b->left_out = b->moments = 0;
     b->backward = SIZE_MAX;
     b->live_bytes = b->peak_bytes = 0;
-}
-
-/* The list is full: hold an earlier box of the same name, address and size again. NULL: there is
- * none. */
-static ashlar_step_box *merge(ashlar_step_boxes *b, const ashlar_step_box *box) {
-    for (size_t i = b->count; i-- > 0;) {
-        ashlar_step_box *old = &b->list[i];
-        if (old->address == box->address && old->bytes == box->bytes && old->name == box->name &&
-            old->given != SIZE_MAX) {
-            b->merged++;
-            old->given = SIZE_MAX;
-            return old;
-        }
-    }
-    b->left_out++;
-    return NULL;
 }
 
 static void add(ashlar_step_record *r, const ashlar_buffer_request *q, const void *ptr) {
@@ -55,11 +39,11 @@ static void add(ashlar_step_record *r, const ashlar_buffer_request *q, const voi
                                  .bytes = q->bytes,
                                  .taken = b->moments,
                                  .given = SIZE_MAX};
-    if (b->count < ASHLAR_STEP_BOXES) {
-        b->list[b->count++] = box;
-    } else if (merge(b, &box) == NULL) {
+    if (b->count == ASHLAR_STEP_BOXES) {
+        b->left_out++;
         return;
     }
+    b->list[b->count++] = box;
     b->moments++;
     b->live_bytes += q->bytes;
     b->peak_bytes = b->live_bytes > b->peak_bytes ? b->live_bytes : b->peak_bytes;

@@ -3,7 +3,7 @@
 #ifndef ASHLAR_STEP_RECORD_H
 #define ASHLAR_STEP_RECORD_H
 
-#include "rnn/model/buffer_source.h"
+#include "rnn/model/model.h"
 
 /* A buffer of a step. Each take and each give of the step is a moment, counted from 0. The buffer
  * is held in the moments taken .. given - 1. */
@@ -15,15 +15,13 @@ typedef struct ashlar_step_box {
     size_t taken, given;
 } ashlar_step_box;
 
-/* The most boxes of a step. A buffer beyond these is merged with an earlier one of the same name,
- * address and size, which then counts as held in the time between, too. */
+/* The most boxes of a step. */
 enum { ASHLAR_STEP_BOXES = 2000 };
 
 typedef struct ashlar_step_boxes {
     ashlar_step_box list[ASHLAR_STEP_BOXES];
     size_t count;
-    size_t merged;
-    size_t left_out; /* buffers that were neither listed nor merged */
+    size_t left_out; /* buffers beyond these */
     size_t moments;
     size_t backward; /* the first moment of the backward pass; `moments` if there was none */
     uint64_t live_bytes, peak_bytes;

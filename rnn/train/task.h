@@ -23,12 +23,12 @@
 
 #include "allocator/base/json.h"
 #include "rnn/data/batch_sampler.h"
-#include "rnn/model/buffer_source.h"
+#include "rnn/model/model.h"
 
 enum { ASHLAR_TASK_BUFFERS = 2, ASHLAR_TASK_BLOCKS = 2, ASHLAR_TASK_DATA_BYTES = 128 };
 
 typedef struct ashlar_task ashlar_task;
-typedef struct ashlar_task_listener ashlar_task_listener; /* task_options.h */
+struct ashlar_metadata;
 
 /* A batch that was drawn. */
 typedef struct ashlar_task_batch {
@@ -60,8 +60,6 @@ typedef struct ashlar_step_values {
     uint64_t seed;    /* added to the seeds of parts */
     double weights[]; /* [parts] 1 / the part's tokens */
 } ashlar_step_values;
-
-struct ashlar_identity;
 
 typedef struct ashlar_task_table {
     /* Build the model in device memory: the arena with `regions`, initial weights, buffers. The
@@ -95,10 +93,6 @@ typedef struct ashlar_task_table {
      * cuDNN's dropout. */
     ashlar_status (*restart_dropout)(ashlar_task *task, uint64_t seed);
 
-    /* Add what the calls of a step on the batch in a buffer depend on, besides what the trainer
-     * knows: shapes, addresses, options, descriptors. NULL: steps of this task are not captured. */
-    void (*identify)(const ashlar_task *task, size_t buffer, struct ashlar_identity *identity);
-
     /* Compute the peak memory of the largest step and, for each of the *count options in use that
      * lower it, the peak without that option. The function pointer may be NULL: not known. Errors:
      * ASHLAR_EOVERFLOW. */
@@ -106,8 +100,8 @@ typedef struct ashlar_task_table {
                              ashlar_task_saving savings[static ASHLAR_TASK_SAVINGS_MAX],
                              size_t *count);
 
-    /* Tell a listener of every option (task_options.h). */
-    void (*list_options)(const ashlar_task *task, ashlar_task_listener *listener);
+    /* Add every option (task_options.h). */
+    void (*list_options)(const ashlar_task *task, struct ashlar_metadata *metadata);
     /* Print sizes and a checksum of the data: a training is resumed only on the same data. */
     void (*describe_data)(const ashlar_task *task, char text[static ASHLAR_TASK_DATA_BYTES]);
 

@@ -18,6 +18,7 @@ char *ashlar__metadata_add(ashlar_metadata *f, const char *key) {
 }
 
 void ashlar__metadata_add_text(ashlar_metadata *f, const char *key, const char *value) {
+    f->is_text[f->count] = true;
     (void)snprintf(ashlar__metadata_add(f, key), ASHLAR_METADATA_TEXT_BYTES, "%s", value);
 }
 
@@ -35,58 +36,18 @@ void ashlar__metadata_add_real(ashlar_metadata *f, const char *key, double value
     } while (digits < 17 && strtod(text, NULL) != value);
 }
 
-static const char prefix[] = "ashlar.";
-
-static const char *name_of(const char *key) {
-    return key + strlen(prefix);
-}
-
-void ashlar__option_text(ashlar_task_listener *l, unsigned who, const char *key,
-                         const char *value) {
-    if ((who & l->who) == ASHLAR_FOR_REPORT) {
-        ashlar__json_add_string(l->writer, name_of(key), value);
-    } else if ((who & l->who) != 0) {
-        ashlar__metadata_add_text(l->metadata, key, value);
-    }
-}
-
-void ashlar__option_count(ashlar_task_listener *l, unsigned who, const char *key, uint64_t value) {
-    if ((who & l->who) == ASHLAR_FOR_REPORT) {
-        ashlar__json_add_uint64(l->writer, name_of(key), value);
-    } else if ((who & l->who) != 0) {
-        ashlar__metadata_add_count(l->metadata, key, value);
-    }
-}
-
-void ashlar__option_flag(ashlar_task_listener *l, unsigned who, const char *key, bool value) {
-    if ((who & l->who) == ASHLAR_FOR_REPORT) {
-        ashlar__json_add_bool(l->writer, name_of(key), value);
-    } else {
-        ashlar__option_count(l, who, key, value);
-    }
-}
-
-static void list_dropout(ashlar_task_listener *l, double dropout) {
-    if (l->who == ASHLAR_FOR_FILE) {
-        ashlar__metadata_add_real(l->metadata, ASHLAR_METADATA_DROPOUT, dropout);
-    } else {
-        ashlar__json_add_double(l->writer, name_of(ASHLAR_METADATA_DROPOUT), dropout);
-    }
-}
-
-void ashlar__option_stack(ashlar_task_listener *l, const ashlar_train_config *c) {
-    ashlar__option_text(l, ASHLAR_FOR_ALL, ASHLAR_METADATA_CELL, ashlar_rnn_cell_name(c->cell));
-    ashlar__option_count(l, ASHLAR_FOR_ALL, ASHLAR_METADATA_PROJECTION, c->projection);
-    list_dropout(l, c->dropout);
-    ashlar__option_count(l, ASHLAR_FOR_ALL, ASHLAR_METADATA_LAYERS, c->layers);
-    ashlar__option_count(l, ASHLAR_FOR_ALL, ASHLAR_METADATA_HIDDEN, c->hidden);
-    ashlar__option_count(l, ASHLAR_FOR_ALL, ASHLAR_METADATA_EMBEDDING, c->embedding);
-    ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.batch", c->batch);
+void ashlar__metadata_add_stack(ashlar_metadata *f, const ashlar_train_config *c) {
+    ashlar__metadata_add_text(f, ASHLAR_METADATA_CELL, ashlar_rnn_cell_name(c->cell));
+    ashlar__metadata_add_count(f, ASHLAR_METADATA_PROJECTION, c->projection);
+    ashlar__metadata_add_real(f, ASHLAR_METADATA_DROPOUT, c->dropout);
+    ashlar__metadata_add_count(f, ASHLAR_METADATA_LAYERS, c->layers);
+    ashlar__metadata_add_count(f, ASHLAR_METADATA_HIDDEN, c->hidden);
+    ashlar__metadata_add_count(f, ASHLAR_METADATA_EMBEDDING, c->embedding);
+    ashlar__metadata_add_count(f, "ashlar.batch", c->batch);
 }
 
 void ashlar__task_add_facts(ashlar_task *task, ashlar_metadata *metadata) {
-    ashlar_task_listener file = {.who = ASHLAR_FOR_FILE, .metadata = metadata};
-    task->table->list_options(task, &file);
+    task->table->list_options(task, metadata);
     if (task->data[0] == '\0') { /* only now, since it reads all data */
         task->table->describe_data(task, task->data);
     }
@@ -101,8 +62,16 @@ void ashlar__task_add_position(const ashlar_task *task, ashlar_metadata *metadat
 }
 
 void ashlar__task_put_config(const ashlar_task *task, ashlar_json_writer *writer) {
-    ashlar_task_listener report = {.who = ASHLAR_FOR_REPORT, .writer = writer};
-    task->table->list_options(task, &report);
+    ashlar_metadata all = {.is_for_report = true};
+    task->table->list_options(task, &all);
+    for (size_t i = 0; i < all.count; i++) {
+        const char *name = all.pairs[i].key + strlen("ashlar.");
+        if (all.is_text[i]) {
+            ashlar__json_add_string(writer, name, all.texts[i]);
+        } else {
+            ashlar__json_add_double(writer, name, strtod(all.texts[i], NULL));
+        }
+    }
 }
 
 ashlar_status ashlar__task_take_host(ashlar_task *task, size_t bytes) {

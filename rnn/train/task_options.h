@@ -3,6 +3,7 @@
 #ifndef ASHLAR_TASK_OPTIONS_H
 #define ASHLAR_TASK_OPTIONS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <ashlar/arena.h>
@@ -14,6 +15,9 @@ enum { ASHLAR_METADATA_MAX = 64, ASHLAR_METADATA_TEXT_BYTES = 768 };
 typedef struct ashlar_metadata {
     ashlar_checkpoint_pair pairs[ASHLAR_METADATA_MAX]; /* pairs[i].value is texts[i] */
     char texts[ASHLAR_METADATA_MAX][ASHLAR_METADATA_TEXT_BYTES];
+    bool is_text[ASHLAR_METADATA_MAX]; /* or a number */
+    bool is_for_report; /* of the JSON, under keys without "ashlar."; else for the training's file,
+                         * and resuming requires the same values */
     size_t count;
 } ashlar_metadata;
 
@@ -35,29 +39,8 @@ void ashlar__metadata_add_real(ashlar_metadata *metadata, const char *key, doubl
 #define ASHLAR_METADATA_EMBEDDING "ashlar.embedding"
 
 /* The places where an option is written, as bits of `who`. */
-enum {
-    ASHLAR_FOR_FILE = 1,   /* the training's file; resuming requires the same value */
-    ASHLAR_FOR_REPORT = 2, /* the report in JSON, under its key without "ashlar." */
-    ASHLAR_FOR_ALL = 3,
-};
-
-/* Where list_options() writes the options. `who` is one of the places above. */
-struct ashlar_task_listener {
-    unsigned who;
-    ashlar_metadata *metadata;  /* for ASHLAR_FOR_FILE */
-    ashlar_json_writer *writer; /* for ASHLAR_FOR_REPORT: an open object */
-};
-
-/* Write an option if `who`, a sum of places, includes listener->who. `key` begins with "ashlar."
- * and must outlive the metadata. */
-void ashlar__option_text(ashlar_task_listener *listener, unsigned who, const char *key,
-                         const char *value);
-void ashlar__option_count(ashlar_task_listener *listener, unsigned who, const char *key,
-                          uint64_t value);
-void ashlar__option_flag(ashlar_task_listener *listener, unsigned who, const char *key, bool value);
-
-/* Write the options of the recurrent layers, which every task has. */
-void ashlar__option_stack(ashlar_task_listener *listener, const ashlar_train_config *config);
+/* Add the options of the recurrent layers, which every task has. */
+void ashlar__metadata_add_stack(ashlar_metadata *metadata, const ashlar_train_config *config);
 
 /* Add what must be the same when a training resumes: the options and a checksum of the data. */
 void ashlar__task_add_facts(ashlar_task *task, ashlar_metadata *metadata);

@@ -11,9 +11,8 @@
 
 #include "allocator/base/host.h"
 #include "rnn/layer/backend.h"
-#include "rnn/layer/rnn_rows.h"
+#include "rnn/layer/rnn_cpu.h"
 #include "rnn/train/shards.h"
-#include "rnn/train/step_fixed.h"
 #include "rnn/train/task_options.h"
 
 typedef struct tagger_task {
@@ -67,16 +66,14 @@ static void describe_data(const ashlar_task *task, char text[static ASHLAR_TASK_
                    checksum_of(t->corpus, t->counts.sentences));
 }
 
-static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
+static void list_options(const ashlar_task *task, ashlar_metadata *m) {
     const tagger_task *t = tagger_of(task);
-    const ashlar_task_tagger_config *tags = &t->tags;
-    ashlar__option_text(l, ASHLAR_FOR_ALL, "ashlar.model", "tagger");
-    ashlar__option_stack(l, &t->config);
-    ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.char_embedding", tags->character_embedding);
-    ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.char_hidden", tags->character_hidden);
-    ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.label_embedding", tags->label_embedding);
-    ashlar__option_count(l, ASHLAR_FOR_FILE, "ashlar.directions", tags->is_unidirectional ? 1 : 2);
-    ashlar__option_flag(l, ASHLAR_FOR_REPORT, "ashlar.bidirectional", !tags->is_unidirectional);
+    ashlar__metadata_add_text(m, "ashlar.model", "tagger");
+    ashlar__metadata_add_stack(m, &t->config);
+    ashlar__metadata_add_count(m, "ashlar.char_embedding", t->tags.character_embedding);
+    ashlar__metadata_add_count(m, "ashlar.char_hidden", t->tags.character_hidden);
+    ashlar__metadata_add_count(m, "ashlar.label_embedding", t->tags.label_embedding);
+    ashlar__metadata_add_count(m, "ashlar.directions", t->tags.is_unidirectional ? 1 : 2);
 }
 
 static ashlar_tagger_shape shape_of(const tagger_task *t, size_t length) {
@@ -157,27 +154,6 @@ static ashlar_status step(ashlar_task *task, size_t buffer, size_t part, uint64_
     ASHLAR_TRY(ashlar__tagger_sizes(t->tagger, &shape, &sizes));
     return ashlar__tagger_step(t->tagger, batch, &sizes,
                                is_shared ? 1 / (double)t->tokens[buffer] : 0, loss);
-}
-
-static void identify(const ashlar_task *task, size_t buffer, ashlar_identity *id) {
-    const tagger_task *t = tagger_of(task);
-    const ashlar_tagger *m = t->tagger;
-    const ashlar_tagger_batch *batch = &t->buffers[buffer][0];
-    enum { VIEWS = sizeof m->parameters / sizeof(void *) };
-    void *views[2 * VIEWS];
-    memcpy(views, &m->parameters, sizeof m->parameters);
-    memcpy(views + VIEWS, &m->gradients, sizeof m->gradients);
-    ashlar__identity_add_size(id, "the shape of the batch", batch->shape.steps);
-    ashlar__identity_add_size(id, "the shape of the batch", batch->shape.batch);
-    ashlar__identity_add_size(id, "the shape of the batch", batch->shape.width);
-    ashlar__identity_add_size(id, "--label-embedding", m->config.label_embedding);
-    ashlar__identity_add_address(id, "the batch's address", batch->device);
-    ashlar__identity_add_address(id, "the batch's address on the host", batch->data);
-    ashlar__identity_add_rnn(id, m->character_rnn);
-    ashlar__identity_add_rnn(id, m->word_rnn);
-    for (size_t i = 0; i < 2 * VIEWS; i++) {
-        ashlar__identity_add_address(id, "the address of weights or gradients", views[i]);
-    }
 }
 
 static ashlar_status dry_run(ashlar_task *task, size_t length) {
@@ -300,7 +276,6 @@ static const ashlar_task_table table = {
     .step = step,
     .dry_run = dry_run,
     .restart_dropout = restart_dropout,
-    .identify = identify,
     .savings = savings,
     .list_options = list_options,
     .describe_data = describe_data,

@@ -7,16 +7,6 @@
 #include "rnn/train/task_options.h"
 #include "rnn/train/train_impl.h"
 
-static void train_buckets_free(ashlar_train_buckets *buckets);
-
-/* Read the counts of what ran since train_buckets_begin(). */
-static ashlar_status train_buckets_end(ashlar_train_buckets *buckets, ashlar_allocator *a,
-                                       const ashlar_warmup_options *warmup);
-
-/* List the buckets of a warm-up, and count from here on. What was listed before is freed. */
-static ashlar_status train_buckets_begin(ashlar_train_buckets *buckets, ashlar_allocator *a,
-                                         const ashlar_warmup_options *warmup);
-
 /* Exempt tensors of one dimension from weight decay. */
 static ashlar_status spare_biases(ashlar_arena *arena) {
     const ashlar_tensor_options options = {.has_no_decay = true};
@@ -64,7 +54,7 @@ static ashlar_status build_model(ashlar_trainer *t) {
     if (ashlar__train_pads(&t->config) && t->task->cannot_pad != NULL) {
         ashlar__step_fixed_refuse(t, "batches are not padded: ", t->task->cannot_pad);
         t->config.pads = false;
-        t->config.graphs = 0;
+        t->config.graphs = false;
     }
     return ashlar__train_pads(&t->config) ? ashlar__step_fixed_open(t) : ASHLAR_OK;
 }
@@ -77,7 +67,7 @@ static void set_ranges(ashlar_trainer *t) {
     }
     t->warmup = (ashlar_warmup_options){.min_length = 1,
                                         .max_length = longest,
-                                        .length_bucket_count = t->config.buckets,
+                                        .length_range_count = t->config.buckets,
                                         .without_plan = t->config.without_plan,
                                         .step = ashlar__train_warm_step,
                                         .dry_run = ashlar__train_dry_run,
@@ -142,7 +132,7 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     ashlar_device_host_free(t->device, t->outcomes);
     t->task->table->destroy(t->task);
     ashlar__host_free(t->seen_lengths);
-    train_buckets_free(&t->buckets);
+    ashlar__host_free(t->buckets);
     ashlar__leak_monitor_destroy(t->growth);
     ashlar__host_free(t);
 }
@@ -225,6 +215,31 @@ static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
     };
 }
 
+/* The ranges of lengths that share a plan, newly allocated. */
+static ashlar_status list_buckets(const ashlar_trainer *t, ashlar_warmup_range **out,
+                                  size_t *count) {
+    ashlar_warmup_range *list;
+    ASHLAR_TRY(ashlar_warmup_list_ranges(t->allocator, &t->warmup, NULL, 0, count));
+    ASHLAR_HOST_NEW(list, *count + 1, "no host memory for a list of %zu buckets", *count);
+    ASHLAR_HAND_OUT(ashlar_warmup_list_ranges(t->allocator, &t->warmup, list, *count, count), list,
+                    ashlar__host_free, out);
+}
+
+/* Turn the counts of the list, as they were after the warm-up, into what has run since. */
+static ashlar_status count_in_buckets(ashlar_trainer *t) {
+    ashlar_warmup_range *now = NULL;
+    size_t count;
+    ASHLAR_TRY(list_buckets(t, &now, &count));
+    for (size_t i = 0; i < t->bucket_count && i < count; i++) {
+        now[i].steps -= t->buckets[i].steps;
+        now[i].calls -= t->buckets[i].calls;
+        now[i].own_calls -= t->buckets[i].own_calls;
+        t->buckets[i] = now[i];
+    }
+    ashlar__host_free(now);
+    return ASHLAR_OK;
+}
+
 ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
                                   ashlar_train_report *out) {
     ashlar_train_report report = {.steps = t->config.steps - t->state.step,
@@ -247,7 +262,7 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
                      report.device.kind == ASHLAR_DEVICE_CUDA;
     report.warmed_count = t->warmed_count;
     report.warmed_least = t->warmed_least;
-    ASHLAR_TRY(train_buckets_begin(&t->buckets, t->allocator, &t->warmup));
+    ASHLAR_TRY(list_buckets(t, &t->buckets, &t->bucket_count));
     end_phase(t, &last, &report.warmup);
     ASHLAR_TRY(ashlar__train_loop(t, show, context, &report));
     end_phase(t, &last, &report.training);
@@ -257,8 +272,9 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
         (double)(report.steps > 0 ? report.steps : 1);
     ashlar_allocator_get_stats(t->allocator, &report.stats);
     report.step_memory = read_step_memory(t, &warm, &report.stats);
-    ASHLAR_TRY(train_buckets_end(&t->buckets, t->allocator, &t->warmup));
+    ASHLAR_TRY(count_in_buckets(t));
     report.buckets = t->buckets;
+    report.bucket_count = t->bucket_count;
     if (t->task->table->savings != NULL) {
         ASHLAR_TRY(t->task->table->savings(t->task, &report.step_bytes, report.savings,
                                            &report.savings_count));
@@ -267,70 +283,4 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
                                 ashlar_arena_check_padding(t->task->arena, t->stream) == ASHLAR_OK;
     *out = report;
     return ASHLAR_OK;
-}
-
-/* ---- train buckets ---- */
-
-/*
- * Lists the ranges of lengths that share a plan, and how their steps ran.
- */
-
-/* The allocator's list, newly allocated. */
-static ashlar_status read_list(ashlar_allocator *a, const ashlar_warmup_options *warmup,
-                               ashlar_warmup_bucket **out, size_t *count) {
-    ashlar_warmup_bucket *list;
-    ASHLAR_TRY(ashlar_warmup_list_buckets(a, warmup, NULL, 0, count));
-    list = ashlar__host_calloc(*count + 1, sizeof *list);
-    if (list == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a list of %zu buckets", *count);
-    }
-    ASHLAR_HAND_OUT(ashlar_warmup_list_buckets(a, warmup, list, *count, count), list,
-                    ashlar__host_free, out);
-}
-
-static ashlar_status train_buckets_begin(ashlar_train_buckets *buckets, ashlar_allocator *a,
-                                         const ashlar_warmup_options *warmup) {
-    ashlar_warmup_bucket *warm = NULL;
-    size_t count;
-    ASHLAR_TRY(read_list(a, warmup, &warm, &count));
-    ashlar_train_bucket *list = ashlar__host_calloc(count + 1, sizeof *list);
-    for (size_t i = 0; i < count && list != NULL; i++) {
-        list[i].warm = warm[i];
-    }
-    ashlar__host_free(warm);
-    if (list == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a list of %zu buckets", count);
-    }
-    train_buckets_free(buckets);
-    *buckets = (ashlar_train_buckets){list, count};
-    return ASHLAR_OK;
-}
-
-void ashlar__train_buckets_launched(const ashlar_train_buckets *buckets, size_t length) {
-    for (size_t i = 0; i < buckets->count; i++) {
-        ashlar_train_bucket *b = &buckets->list[i];
-        b->launched += b->warm.first_length <= length && length <= b->warm.last_length;
-    }
-}
-
-/* The list is as it was at the beginning, unless the program dropped plans. */
-static ashlar_status train_buckets_end(ashlar_train_buckets *buckets, ashlar_allocator *a,
-                                       const ashlar_warmup_options *warmup) {
-    ashlar_warmup_bucket *now = NULL;
-    size_t count;
-    ASHLAR_TRY(read_list(a, warmup, &now, &count));
-    for (size_t i = 0; i < buckets->count && i < count; i++) {
-        ashlar_warmup_bucket *warm = &buckets->list[i].warm;
-        now[i].steps -= warm->steps;
-        now[i].calls -= warm->calls;
-        now[i].own_calls -= warm->own_calls;
-        *warm = now[i];
-    }
-    ashlar__host_free(now);
-    return ASHLAR_OK;
-}
-
-static void train_buckets_free(ashlar_train_buckets *buckets) {
-    ashlar__host_free(buckets->list);
-    *buckets = (ashlar_train_buckets){0};
 }

@@ -3,33 +3,69 @@
 #define ASHLAR_TRAIN_H
 
 #include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 
+#include <ashlar/allocator.h>
 #include <ashlar/optimizer.h>
+#include <ashlar/plan.h>
 #include <ashlar/reduce.h>
 #include <ashlar/rnn.h>
-#include <ashlar/plan.h>
 
-#include "rnn/train/leak_monitor.h"
 #include "rnn/train/task.h"
 
-/* ---- train buckets ---- */
+/* ---- leak monitor ---- */
 
 /*
- * The ranges of lengths that share a plan, and how their steps ran (internal).
+ * Watch the memory that a loop holds from step to step, and find the tags that
+ * grow without end (internal).
+ *
+ * Read the allocator's statistics at the same point of every step, after the warm-up, and give them
+ * to a monitor. The bytes that a tag holds there may vary with the data. The tag *grows* if, for
+ * some k >= 1, its minimum rises over five consecutive windows of 4^k steps, each time by at least
+ * half of the largest variation within a window:
+ *
+ *     min(w + 1) - min(w) >= max over all w of (max(w) - min(w)) / 2,  > 0       w = 1 .. 4
+ *
+ * So a block leaked in every step is found within 24 steps, a block leaked in every hundredth step
+ * within about 1,500. Growth ends when the tag is back at the level where it began, or has not
+ * risen for 16 steps longer than the growth had lasted; from then on only what lies above the most
+ * that it held is growth. So memory that varies around one level is not reported, but for its first
+ * rise over 20 steps or more: nobody can tell that from a leak until it comes down.
  */
 
-typedef struct ashlar_train_bucket {
-    ashlar_warmup_bucket warm; /* `steps` and calls: of the training, after the warm-up */
-    uint64_t launched;         /* of these steps, those that were one launch */
-} ashlar_train_bucket;
+typedef struct ashlar_leak_monitor ashlar_leak_monitor;
 
-typedef struct ashlar_train_buckets {
-    ashlar_train_bucket *list; /* [count], by length */
-    size_t count;
-} ashlar_train_buckets;
+/* The state of one tag. Bytes are those of ashlar_tag_stats.live_bytes. */
+typedef struct ashlar_tag_growth {
+    uint64_t first_bytes;  /* held at the first reading */
+    uint64_t held_bytes;   /* held at the last reading */
+    bool is_growing;       /* false: the fields below are 0 */
+    uint64_t since_step;   /* the first step above the level that the growth began from; if leaks
+                            * are rare, longer windows may later find an earlier step */
+    uint64_t growth_bytes; /* held_bytes - bytes held before since_step */
+} ashlar_tag_growth;
 
-/* Count a step of this length that was one launch. */
-void ashlar__train_buckets_launched(const ashlar_train_buckets *buckets, size_t length);
+/* Make a monitor without readings. Ownership: the caller owns *out.  Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__leak_monitor_create(ashlar_leak_monitor **out);
+void ashlar__leak_monitor_destroy(ashlar_leak_monitor *monitor); /* NULL is allowed */
+
+/*
+ * Add a reading.
+ *
+ * step    the step's number, larger than that of the previous reading
+ * found   gets the bit 1 << tag for each tag that is newly found to grow; may be NULL
+ *
+ * Threads: one at a time for each monitor.  Cost: O(tags); calls neither allocator nor driver.
+ * Errors:  ASHLAR_EINVAL (step); the reading is ignored.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__leak_monitor_add(ashlar_leak_monitor *monitor,
+                                                         uint64_t step, const ashlar_stats *stats,
+                                                         unsigned *found);
+
+/* Get the state of each tag. Threads: one at a time for each monitor. */
+void ashlar__leak_monitor_get_growth(const ashlar_leak_monitor *monitor,
+                                     ashlar_tag_growth tags[ASHLAR_TAG_COUNT]);
 
 /* A training's configuration. Only the task reads the first group: the model and its batches. */
 typedef struct ashlar_train_config {
@@ -61,8 +97,7 @@ typedef struct ashlar_train_config {
     bool without_plan;       /* steps allocate from the heap instead of from plans */
     bool pads;               /* pad batches to the longest length of their range: see step_fixed.h;
                               * `buckets` 0 then means ASHLAR_STEP_BUCKETS */
-    size_t graphs;           /* the most captured steps that are kept; 0: no step is captured. If
-                              * it is not 0, batches are padded even without `pads` */
+    bool graphs;             /* capture steps; batches are padded even without `pads` */
     bool without_warmup;     /* take the memory when a step asks for it, as most trainings do; then
                               * there is no plan either. Not for padded batches */
     const ashlar_buffer_hooks *hooks; /* of the steps' buffers; NULL: the allocator's functions */
@@ -79,7 +114,7 @@ typedef struct ashlar_train_config {
 
 /* Whether batches are padded. */
 static inline bool ashlar__train_pads(const ashlar_train_config *config) {
-    return config->pads || config->graphs > 0;
+    return config->pads || config->graphs;
 }
 
 /* One step's figures, for a display of progress. */
@@ -113,7 +148,7 @@ ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_coun
  * plans are 0 if there is no plan. Counts leave out the warm-up. */
 typedef struct ashlar_step_memory {
     bool is_planned;
-    bool is_steady;               /* no step takes memory after the warm-up (warmup.h) ... */
+    bool is_steady;               /* no step takes memory after the warm-up (plan.h) ... */
     const char *unsteady_because; /* ... or why that was not proven; NULL if is_steady */
     uint64_t plan_count;     /* plans, one for each range of lengths, which share their memory */
     uint64_t reserved_bytes; /* the plans' memory; without plans, all but that of lasting blocks */
@@ -131,8 +166,7 @@ enum { ASHLAR_STEP_BUCKETS = 16, ASHLAR_GRAPH_NOTE_BYTES = 200 };
 typedef struct ashlar_graph_report {
     uint64_t launched; /* steps that were one launch */
     uint64_t eager;    /* steps that were queued call by call */
-    uint64_t captured; /* graphs made, ... */
-    uint64_t evicted;  /* ... and destroyed for others */
+    uint64_t captured; /* graphs made */
     uint64_t refused;  /* times that a step was not launched, or not captured, though wanted */
     char note[ASHLAR_GRAPH_NOTE_BYTES]; /* why, the last time; "": never */
 } ashlar_graph_report;
@@ -173,7 +207,9 @@ typedef struct ashlar_train_report {
     double calls_per_step; /* all of `training`, on average */
     ashlar_graph_report graphs;
     ashlar_step_memory step_memory;
-    ashlar_train_buckets buckets; /* the trainer owns the list */
+    const ashlar_warmup_range *buckets; /* [bucket_count] ranges of lengths that share a plan, and
+                                         * their steps since the warm-up; the trainer's */
+    size_t bucket_count;
     uint64_t step_bytes; /* peak of the largest step, computed from its shape */
     ashlar_task_saving savings[ASHLAR_TASK_SAVINGS_MAX];
     size_t savings_count;
@@ -229,5 +265,40 @@ ashlar_allocator *ashlar__trainer_allocator(ashlar_trainer *trainer);
 
 /* The key of the plan for steps of `length`, for ashlar_step_begin(). Valid after a run. */
 uint64_t ashlar__trainer_key(const ashlar_trainer *trainer, size_t length);
+
+/* ---- train verify ---- */
+
+/*
+ * Compares the loss and gradients of a device's first training step with the CPU's
+ * (internal).
+ */
+
+/* What was compared, if all of it agrees. */
+typedef struct ashlar_verification {
+    size_t outputs; /* buffers with what an operation has put out */
+    size_t tensors;
+    double loss;  /* of the first part, on the CPU, nats per symbol */
+    double worst; /* the largest difference found, as a fraction of the allowed one: below 1 */
+} ashlar_verification;
+
+/* The configuration for the comparison: without dropout, which differs between devices, without
+ * other ranks, and with nothing read or written. The tasks are created with this one. */
+ashlar_train_config ashlar__train_verify_config(const ashlar_train_config *config);
+
+/* Compute the first part of a training's first batch, on a device and on the CPU, from the same
+ * weights, and compare what the operations put out, forward and backward, the loss, and every
+ * tensor's gradient. One of these differs if one of its elements is not finite, or is off by 1e-3
+ * (F64: 1e-9) or more of its largest absolute value on the CPU, which counts as 1e-3 at least. In
+ * outputs the CPU's zeros are not compared: padding is 0 there.
+ *
+ * tasks  two new ones, alike; they are taken and destroyed, also on failure
+ *
+ * Errors: ASHLAR_EDRIVER: they differ; the detail names the first output in the step's order, the
+ *         loss, or the first tensor in the arena's order, with the element that is furthest off.
+ *         ASHLAR_EINVAL (a software device), ASHLAR_ENOTSUP (a type that the CPU cannot compute
+ * in), and those of the functions that it calls. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_verify(ashlar_device *device, ashlar_task *tasks[2],
+                                                     const ashlar_train_config *config,
+                                                     ashlar_verification *out);
 
 #endif /* ASHLAR_TRAIN_H */

@@ -7,6 +7,69 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 #include "allocator/base/error.h"
+#include "arena/optimizer/optimizer_impl.h"
+
+/* ---- prefetch ---- */
+
+ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch, ashlar_device *device,
+                                    ashlar_task *task, ashlar_stream stream) {
+    *prefetch = (ashlar_prefetch){.device = device, .task = task, .stream = stream};
+    const size_t parts = ASHLAR_PREFETCH_FLIGHTS * task->max_parts;
+    ASHLAR_HOST_NEW(prefetch->part_tokens, parts, "no host memory for %zu parts", parts);
+    ASHLAR_TRY(ashlar_stream_create(device, &prefetch->copies));
+    for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {
+        ASHLAR_TRY(ashlar_event_create(device, &prefetch->uploaded[i]));
+        ASHLAR_TRY(ashlar_event_create(device, &prefetch->done[i]));
+    }
+    return ASHLAR_OK;
+}
+
+void ashlar__prefetch_finish(ashlar_prefetch *prefetch) {
+    if (prefetch->device == NULL) {
+        return;
+    }
+    const ashlar_stream streams[] = {prefetch->copies, prefetch->stream};
+    for (size_t i = 0; i < 2; i++) {
+        if (streams[i] != NULL) {
+            ASHLAR_IGNORE(ashlar_stream_synchronize(prefetch->device, streams[i]));
+        }
+    }
+    for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {
+        ashlar_event_destroy(prefetch->device, prefetch->uploaded[i]);
+        ashlar_event_destroy(prefetch->device, prefetch->done[i]);
+    }
+    ashlar_stream_destroy(prefetch->device, prefetch->copies);
+    ashlar__host_free(prefetch->part_tokens);
+}
+
+static ashlar_status record(ashlar_prefetch *prefetch, ashlar_event event, ashlar_stream stream) {
+    prefetch->event_calls++;
+    return ashlar_event_record(prefetch->device, event, stream);
+}
+
+void ashlar__prefetch_take(ashlar_prefetch *prefetch, size_t step) {
+    ashlar_task *task = prefetch->task;
+    const size_t buffer = ashlar__prefetch_buffer(step), flight = step % ASHLAR_PREFETCH_FLIGHTS;
+    prefetch->batches[flight] = task->table->next(task, buffer);
+    for (size_t part = 0; part < prefetch->batches[flight].parts; part++) {
+        prefetch->part_tokens[flight * task->max_parts + part] =
+            task->table->part(task, buffer, part).tokens;
+    }
+}
+
+/* Draw a step's batch, and queue its upload. */
+static ashlar_status draw_and_upload(ashlar_prefetch *prefetch, size_t step) {
+    const size_t buffer = ashlar__prefetch_buffer(step);
+    ashlar__prefetch_take(prefetch, step);
+    ASHLAR_TRY(prefetch->task->table->upload(prefetch->task, buffer, prefetch->copies));
+    return record(prefetch, prefetch->uploaded[buffer], prefetch->copies);
+}
+
+ashlar_status ashlar__prefetch_end_step(ashlar_prefetch *prefetch, size_t step) {
+    return record(prefetch, prefetch->done[ashlar__prefetch_buffer(step)], prefetch->stream);
+}
+
+/* ---- steps ---- */
 
 ashlar_status ashlar__train_clear_sums(ashlar_trainer *t, size_t part, size_t parts) {
     ASHLAR_TRY(
@@ -15,47 +78,60 @@ ashlar_status ashlar__train_clear_sums(ashlar_trainer *t, size_t part, size_t pa
     return ashlar_arena_zero(t->task->arena, ASHLAR_REGION_GRADIENTS, t->stream);
 }
 
-/* Queue a part: forward, backward, update of the weights. */
-static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
+/* Queue a part: forward, backward, update of the weights. Where batches are padded, the rate and
+ * the step's share of the seed are read in device memory. */
+static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part, size_t parts) {
     const size_t buffer = ashlar__prefetch_buffer(step);
-    const uint64_t seed = ashlar__train_seed(t, step) + part * ASHLAR_PART_STRIDE;
-    ASHLAR_TRY(
-        ashlar__train_clear_sums(t, part, ashlar__prefetch_batch(&t->prefetch, step)->parts));
+    const bool pads = ashlar__train_pads(&t->config);
+    const uint64_t seed = (pads ? 0 : ashlar__train_seed(t, step)) + part * ASHLAR_PART_STRIDE;
+    ASHLAR_TRY(ashlar__train_clear_sums(t, part, parts));
     ASHLAR_TRY(ashlar__shards_are_used(&t->config)
                    ? ashlar__shard_sums_queue(t, step, buffer, part, seed, t->losses + part)
                    : t->task->table->step(t->task, buffer, part, seed, t->losses + part));
-    return ashlar_optimizer_step(t->optimizer, ashlar_schedule_rate(&t->config.schedule, step), 1,
-                                 t->stream);
+    return pads ? ashlar__optimizer_step_at(t->optimizer, &t->task->values[buffer]->rate,
+                                            t->config.schedule.rate, 1, t->stream)
+                : ashlar_optimizer_step(
+                      t->optimizer, ashlar_schedule_rate(&t->config.schedule, step), 1, t->stream);
+}
+
+ashlar_status ashlar__train_begin_part(ashlar_trainer *t, size_t buffer, size_t part) {
+    const size_t length = t->task->table->part(t->task, buffer, part).length;
+    return ashlar_step_begin(t->allocator, t->stream, ashlar__trainer_key(t, length));
 }
 
 /* Each part is a step of the allocator, with a plan or without: the warm-up's promise is about such
  * steps. */
-static ashlar_status queue_in_step(ashlar_trainer *t, size_t step, size_t part) {
-    const size_t length = t->task->table->part(t->task, ashlar__prefetch_buffer(step), part).length;
+static ashlar_status queue_in_step(ashlar_trainer *t, size_t step, size_t part, size_t parts) {
     if (t->config.without_warmup) { /* the allocator might plan a step that it is told of */
-        return queue_part(t, step, part);
+        return queue_part(t, step, part, parts);
     }
-    ASHLAR_TRY(ashlar_step_begin(t->allocator, t->stream, ashlar__trainer_key(t, length)));
-    const ashlar_status status = queue_part(t, step, part);
+    ASHLAR_TRY(ashlar__train_begin_part(t, ashlar__prefetch_buffer(step), part));
+    const ashlar_status status = queue_part(t, step, part, parts);
     const ashlar_status ended = ashlar_step_end(t->allocator);
     return status == ASHLAR_OK ? ended : status;
 }
 
-ashlar_status ashlar__train_copy_outcome(ashlar_trainer *t, size_t buffer, size_t parts) {
+static ashlar_status copy_outcome(ashlar_trainer *t, size_t buffer, size_t parts) {
     ashlar_train_outcome *out = ashlar__train_outcome_of(t, buffer);
     ASHLAR_TRY(ashlar_optimizer_copy_state_to_host(t->optimizer, &out->optimizer, t->stream));
     return ashlar_copy_to_host(t->device, &out->votes, t->votes, (1 + parts) * sizeof *t->losses,
                                t->stream);
 }
 
+ashlar_status ashlar__train_queue_parts(ashlar_trainer *t, size_t step, size_t parts) {
+    for (size_t part = 0; part < parts; part++) {
+        ASHLAR_TRY(queue_in_step(t, step, part, parts));
+    }
+    return copy_outcome(t, ashlar__prefetch_buffer(step), parts);
+}
+
 /* Queue a step on the batch drawn for it. Its outcome is valid after the host has waited for it. */
 static ashlar_status queue_step(ashlar_trainer *t, size_t step) {
-    const size_t parts = ashlar__prefetch_batch(&t->prefetch, step)->parts;
-    ASHLAR_TRY(ashlar__prefetch_begin_step(&t->prefetch, step));
-    for (size_t part = 0; part < parts; part++) {
-        ASHLAR_TRY(queue_in_step(t, step, part));
-    }
-    ASHLAR_TRY(ashlar__train_copy_outcome(t, ashlar__prefetch_buffer(step), parts));
+    const ashlar_event uploaded = t->prefetch.uploaded[ashlar__prefetch_buffer(step)];
+    t->prefetch.event_calls++;
+    ASHLAR_TRY(ashlar_stream_wait(t->device, t->stream, uploaded));
+    ASHLAR_TRY(
+        ashlar__train_queue_parts(t, step, ashlar__prefetch_batch(&t->prefetch, step)->parts));
     return ashlar__prefetch_end_step(&t->prefetch, step);
 }
 
@@ -183,7 +259,8 @@ static void count_votes(run *r, size_t step, size_t queued) {
 static ashlar_status finish_step(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     ASHLAR_CHECK2(step == t->state.step + 1); /* each step is finished once, in order */
-    ASHLAR_TRY(ashlar__prefetch_wait(&t->prefetch, step));
+    ASHLAR_TRY(
+        ashlar_event_synchronize(t->device, t->prefetch.done[ashlar__prefetch_buffer(step)]));
     ASHLAR_TRY(t->config.ranks == NULL ? ASHLAR_OK : ashlar_ranks_check(t->config.ranks));
     const double loss = loss_of(t, step);
     const ashlar_optimizer_state *optimizer =
@@ -229,7 +306,7 @@ static ashlar_status draw_and_queue(const run *r, size_t step) {
         const bool is_followed = step < r->end && !is_save_due(r, step);
         return ashlar__step_fixed_queue(t, step, is_followed);
     }
-    ASHLAR_TRY(ashlar__prefetch_draw(&t->prefetch, step));
+    ASHLAR_TRY(draw_and_upload(&t->prefetch, step));
     return queue_step(t, step);
 }
 

@@ -1,6 +1,6 @@
 /* train_verify.c - runs a training's first step on a device and on the CPU, and compares what the
  * operations have put out, the loss, and the gradients. */
-#include "rnn/train/train_verify.h"
+#include "rnn/train/train.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,7 +22,7 @@ ashlar_train_config ashlar__train_verify_config(const ashlar_train_config *confi
     plain.shards = 0;
     plain.accumulate = 1;
     plain.pads = false;
-    plain.graphs = 0;
+    plain.graphs = false;
     plain.resume_file = plain.save_file = NULL;
     plain.save_every = 0;
     return plain;
@@ -85,38 +85,16 @@ static void drop_outputs(side *s) {
     }
 }
 
-/* ---- tensors ---- */
+/* ---- one device's step ---- */
 
-/* Copy a tensor of a region to the host, or from there. */
-static ashlar_status copy_tensor(const ashlar_trainer *t, size_t i, ashlar_region region,
-                                 void *host, bool is_upload) {
-    ashlar_tensor_info info;
-    ashlar_arena_tensor(t->task->arena, i, &info);
-    void *there = ashlar_arena_view(t->task->arena, region, i);
-    return is_upload ? ashlar_copy_to_device(t->device, there, host, info.bytes, t->stream)
-                     : ashlar_copy_to_host(t->device, host, there, info.bytes, t->stream);
-}
-
-static size_t largest_tensor(const ashlar_arena *arena) {
-    size_t bytes = 1;
-    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
-        ashlar_tensor_info info;
-        ashlar_arena_tensor(arena, i, &info);
-        bytes = info.bytes > bytes ? info.bytes : bytes;
-    }
-    return bytes;
-}
-
-/* Give `to` the weights of `from`. room: for the largest tensor. */
-static ashlar_status copy_weights(const ashlar_trainer *from, const ashlar_trainer *to,
-                                  void *room) {
-    for (size_t i = 0; i < ashlar_arena_tensor_count(from->task->arena); i++) {
-        ASHLAR_TRY(copy_tensor(from, i, ASHLAR_REGION_PARAMETERS, room, false));
-        ASHLAR_TRY(ashlar_stream_synchronize(from->device, from->stream));
-        ASHLAR_TRY(copy_tensor(to, i, ASHLAR_REGION_PARAMETERS, room, true));
-        ASHLAR_TRY(ashlar_stream_synchronize(to->device, to->stream));
-    }
-    return ASHLAR_OK;
+/* Copy a region of the arena to the host, or from there. */
+static ashlar_status copy_region(const side *s, ashlar_region region, void *host, bool is_upload) {
+    const ashlar_trainer *t = s->trainer;
+    void *there = ashlar_arena_region(t->task->arena, region);
+    const size_t bytes = ashlar_arena_region_bytes(t->task->arena, region);
+    ASHLAR_TRY(is_upload ? ashlar_copy_to_device(t->device, there, host, bytes, t->stream)
+                         : ashlar_copy_to_host(t->device, host, there, bytes, t->stream));
+    return ashlar_stream_synchronize(t->device, t->stream);
 }
 
 /* Draw the first batch, and compute its first part's loss and gradients. */
@@ -208,44 +186,44 @@ static ashlar_status compare_losses(double got, double want, ashlar_dtype dtype)
     return ASHLAR_OK;
 }
 
-/* rooms: two, each for the largest tensor. */
-static ashlar_status compare_tensor(const side sides[2], void *const rooms[2], size_t i,
-                                    ashlar_verification *out) {
-    ashlar_tensor_info info;
-    ashlar_arena_tensor(sides[0].trainer->task->arena, i, &info);
-    for (int k = 0; k < 2; k++) {
-        const ashlar_trainer *t = sides[k].trainer;
-        ASHLAR_TRY(copy_tensor(t, i, ASHLAR_REGION_GRADIENTS, rooms[k], false));
-        ASHLAR_TRY(ashlar_stream_synchronize(t->device, t->stream));
+/* gradients: both sides' regions, which are laid out alike. */
+static ashlar_status compare_gradients(const ashlar_arena *arena, void *const gradients[2],
+                                       ashlar_verification *out) {
+    const char *const region = ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS);
+    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(arena, i, &info);
+        const char *const view = ashlar_arena_view(arena, ASHLAR_REGION_GRADIENTS, i);
+        const void *const values[2] = {(char *)gradients[0] + (view - region),
+                                       (char *)gradients[1] + (view - region)};
+        ASHLAR_TRY(compare_values("gradient of ", info.name, values, info.dtype, info.elements,
+                                  false, out));
+        out->tensors++;
     }
-    const void *const values[2] = {rooms[0], rooms[1]};
-    ASHLAR_TRY(
-        compare_values("gradient of ", info.name, values, info.dtype, info.elements, false, out));
-    out->tensors++;
     return ASHLAR_OK;
 }
 
+/* rooms: two, each for a region. */
 static ashlar_status compare(side sides[2], void *const rooms[2], ashlar_verification *out) {
-    const ashlar_arena *arena = sides[0].trainer->task->arena;
-    ASHLAR_TRY(copy_weights(sides[0].trainer, sides[1].trainer, rooms[0]));
+    ASHLAR_TRY(copy_region(&sides[0], ASHLAR_REGION_PARAMETERS, rooms[0], false));
+    ASHLAR_TRY(copy_region(&sides[1], ASHLAR_REGION_PARAMETERS, rooms[0], true));
     for (int k = 0; k < 2; k++) {
         ASHLAR_TRY(compute(&sides[k]));
+        ASHLAR_TRY(copy_region(&sides[k], ASHLAR_REGION_GRADIENTS, rooms[k], false));
     }
     ASHLAR_TRY(compare_outputs(sides, out));
     ASHLAR_TRY(compare_losses(sides[0].loss, sides[1].loss, sides[0].config.dtype));
     out->loss = sides[1].loss;
-    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
-        ASHLAR_TRY(compare_tensor(sides, rooms, i, out));
-    }
-    return ASHLAR_OK;
+    return compare_gradients(sides[0].trainer->task->arena, rooms, out);
 }
 
 static ashlar_status compare_in_rooms(side sides[2], ashlar_verification *out) {
-    const size_t bytes = largest_tensor(sides[0].trainer->task->arena);
+    const size_t bytes =
+        ashlar_arena_region_bytes(sides[0].trainer->task->arena, ASHLAR_REGION_PARAMETERS);
     void *const rooms[2] = {ashlar__host_calloc(1, bytes), ashlar__host_calloc(1, bytes)};
     const ashlar_status status =
         rooms[0] == NULL || rooms[1] == NULL
-            ? ashlar__fail(ASHLAR_EHOSTMEM, "verify: no host memory for a tensor of %zu bytes",
+            ? ashlar__fail(ASHLAR_EHOSTMEM, "verify: no host memory for %zu bytes of weights",
                            bytes)
             : compare(sides, rooms, out);
     ashlar__host_free(rooms[0]);

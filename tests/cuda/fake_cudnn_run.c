@@ -178,7 +178,7 @@ static void narrow_all(const job *j, const widened *all, size_t used) {
 static void run_pass(job *j) {
     widened all[WIDENED_MAX];
     const size_t used = ashlar_dtype_is_narrow(j->dtype) ? widen_all(j, all) : 0;
-    ashlar__rnn_cpu_passes_of(j->layout.config.dtype)[j->pass](&j->args);
+    ashlar__rnn_loops_of(j->layout.config.dtype)->passes[j->pass](&j->args);
     narrow_all(j, all, used);
 }
 

@@ -18,7 +18,7 @@
 
 #include <ashlar/base.h>
 
-#include "arena/reduce/nccl.h"
+#include "arena/reduce/ranks_impl.h"
 
 enum {
     FAKE_NCCL_RANKS = 16,

@@ -120,7 +120,7 @@ cu_result ashlar_fake_mem_unmap(cu_ptr ptr, size_t bytes) {
 static ashlar_driver_table make_table(void) {
     ashlar_driver_table table = {
 #define X(field, symbol, version, kind, safety, params) .field = ashlar__soft_##field,
-        ASHLAR_DRIVER_MAP(X)
+        ASHLAR_DRIVER_DEVICE_MAP(X)
 #undef X
     };
 #define X(field, params, args) table.field = counted_##field;

@@ -40,9 +40,7 @@ memory_fraction = function("ashlar_torch_memory_fraction", None, ctypes.c_double
 base_alloc = function("ashlar_torch_base_alloc", ptr, ptr, ctypes.POINTER(size))
 get_stats = function("ashlar_torch_get_stats", num, num, ctypes.POINTER(Stats))
 reset_peaks = function("ashlar_torch_reset_peaks", None, num)
-latest_capture = function("ashlar_torch_latest_capture", ctypes.c_uint64)
-fail_capture = function("ashlar_torch_fail_capture", None, ctypes.c_uint64)
-for name in ("begin_graph", "end_graph", "release_graph", "refuse_graph"):
+for name in ("begin_graph", "end_graph", "release_graph"):
     function("ashlar_torch_" + name, None) # C++ in their interface: see catch.cpp
 error = function("ashlar_torch_error", ctypes.c_char_p)
 cupy_malloc = function("ashlar_cupy_malloc", ptr, ptr, size, num)

@@ -141,13 +141,15 @@ int main(int argc, char **argv) {
         return probe_updates(is_smoke, json);
     }
     const bool is_facts = strcmp(what, "facts") == 0, is_costs = strcmp(what, "costs") == 0;
-    if (!is_facts && !is_costs) {
-        (void)fprintf(stderr, "usage: probe facts | rules | (costs | updates) [--smoke] "
+    if (!is_facts && !is_costs && strcmp(what, "products") != 0) {
+        (void)fprintf(stderr, "usage: probe facts | rules | (costs | updates | products) [--smoke] "
                               "[FILE.json]\n");
         return 2;
     }
     if (!probe_open(&p)) {
         return 77;
     }
-    return is_facts ? probe_facts(&p) : probe_costs(&p, is_smoke, json);
+    return is_facts   ? probe_facts(&p)
+           : is_costs ? probe_costs(&p, is_smoke, json)
+                      : probe_products(&p, is_smoke, json);
 }

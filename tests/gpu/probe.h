@@ -1,7 +1,7 @@
 /*
  * probe.h - the program that asks a driver itself, without an allocator: what it is, whether it
  * keeps the rules that ashlar relies on, and what its calls cost; and how fast the optimizer's
- * kernels are beside its copies.
+ * kernels are beside its copies, and cuBLAS's products in fp32.
  */
 #ifndef ASHLAR_TESTS_PROBE_H
 #define ASHLAR_TESTS_PROBE_H
@@ -45,6 +45,13 @@ cu_mem_access probe_access(const probe *p);
 int probe_facts(const probe *p);
 int probe_rules(void); /* in children, which open the driver for themselves */
 int probe_costs(const probe *p, bool is_smoke, const char *json);
+
+/* The host's time of one call of each kind that is no call for memory: `tell` gets the name, the
+ * bytes that it is about, and the ns of one call in each round, [rounds]. */
+typedef void probe_teller(void *to, const char *call, size_t bytes, double *ns);
+bool probe_costs_calls(const probe *p, size_t rounds, bool is_smoke, probe_teller *tell, void *to);
+
+int probe_products(const probe *p, bool is_smoke, const char *json);
 int probe_updates(bool is_smoke, const char *json); /* by the library, which opens the device */
 
 #endif /* ASHLAR_TESTS_PROBE_H */

@@ -1,6 +1,6 @@
 /*
  * probe_costs.c - what each call for memory costs on the host, by size, and cuMemSetAccess and
- * cuMemUnmap by how many handles there are beside.
+ * cuMemUnmap by how many handles there are beside; and what other calls cost.
  *
  * The figures are medians of rounds. A row of the file: {"call", "subject", "bytes",
  * "handles", "rounds", "ns"}; "handles" counts those mapped beside it, and the subject is both.
@@ -42,6 +42,12 @@ static void write_row(table *t, const char *call, const char *subject, size_t by
                       t->row_count > 0 ? "," : "", call, subject, bytes, beside, t->rounds, median);
     }
     t->row_count++;
+}
+
+static void tell_call(void *to, const char *call, size_t bytes, double *ns) {
+    char subject[32];
+    (void)snprintf(subject, sizeof subject, "%zu bytes", bytes);
+    write_row(to, call, bytes > 0 ? subject : "a call", bytes, 0, ns);
 }
 
 /* The host's time of each call of one round. False: the memory is not to be had. */
@@ -127,7 +133,7 @@ int probe_costs(const probe *p, bool is_smoke, const char *json) {
     static const size_t units[] = {1, 2, 4, 10, 32, 100, 256, 512}; /* of the granularity */
     table t = {.rounds = is_smoke ? SMOKE_ROUNDS : ROUNDS_MAX};
     const size_t size_count = is_smoke ? 3 : sizeof units / sizeof units[0];
-    bool is_right = true;
+    bool is_right;
     t.json = json == NULL ? NULL : fopen(json, "we");
     if (json != NULL && t.json == NULL) {
         (void)printf("%s cannot be written\n", json);
@@ -136,6 +142,7 @@ int probe_costs(const probe *p, bool is_smoke, const char *json) {
     if (t.json != NULL) {
         (void)fprintf(t.json, "[");
     }
+    is_right = probe_costs_calls(p, t.rounds, is_smoke, tell_call, &t);
     for (size_t i = 0; i < size_count && is_right; i++) {
         is_right = time_size(p, &t, units[i] * p->granularity, 0);
     }

@@ -111,7 +111,7 @@ facts() {
     probe facts
 }
 
-probe() { # facts|rules|costs|updates
+probe() { # facts|rules|costs|updates|products
     asks=$build/tests/gpu/probe
     [ -x "$asks" ] || cannot 'this build has no tests/gpu/probe' || return
     file=$out/$1.json

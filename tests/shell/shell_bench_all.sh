@@ -10,6 +10,7 @@ unset MALLOC_PERTURB_ # as in shell_bench.sh
 
 all=$ASHLAR_SOURCE/bench/all.sh
 bench=$ASHLAR_BUILD/bench/ashlar-bench
+report=$ASHLAR_SOURCE/bench/report.py
 folder=$scratch/results
 groups=$("$bench" --help | sed -n '1s/.*\[\([a-z|]*\)\].*/\1/p' | tr '|' ' ')
 
@@ -37,6 +38,23 @@ folder_is_complete() {
 machine_is_named() {
     json_holds "$folder/machine.json" \
         'r["smoke"] is True and r["cores"] > 0 and len(r["date"]) == 10 and "device" in r'
+}
+
+# The same files make the same page.
+report_is_deterministic() {
+    cp -r "$folder" "$scratch/again"
+    rm "$scratch/again/report.html"
+    "$report" "$scratch/again" && diff -r "$folder" "$scratch/again" &&
+        "$report" "$folder" --html "$scratch/other.html" &&
+        cmp "$scratch/other.html" "$folder/report.html"
+}
+
+# A folder without results, and a file that is no JSON.
+report_names_what_is_wrong() {
+    mkdir "$scratch/empty" && echo '{}' >"$scratch/empty/machine.json" || return
+    ends_with 1 'no results' "$report" "$scratch/empty" || return
+    echo '{"rows": ' >"$scratch/empty/plan.json"
+    ends_with 1 'empty' "$report" "$scratch/empty" && [ ! -e "$scratch/empty/report.html" ]
 }
 
 # A program that measures little, and of arenas does WORDS instead.
@@ -74,5 +92,7 @@ check 'a_smoke_run_measures_every_group' smoke_run
 check 'the_folder_is_complete' folder_is_complete
 check 'the_machine_is_named' machine_is_named
 check 'what_cannot_be_measured_is_told' measures_what_it_can
+check 'the_same_files_make_the_same_page' report_is_deterministic
+check 'what_is_no_result_is_named' report_names_what_is_wrong
 check 'a_bad_peer_is_refused_before_anything_is_measured' refuses_a_bad_peer_first
 check_report

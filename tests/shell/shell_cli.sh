@@ -58,7 +58,7 @@ helps() {
         --batch --max-length --accumulate --bptt --recompute --seed --optimizer \
         --learning-rate --no-bias-decay --momentum --nesterov --loss-scale --schedule --warmup-steps --rate-floor --rate-every \
         --rate-factor --clip --buckets --no-plan --device --json --save --save-every \
-        --fit --vary --version --resume --losses --snapshot --sample --map --verify --algorithm --tf32 --html --quiet --help; do
+        --fit --vary --version --resume --losses --snapshot --sample --verify --algorithm --tf32 --html --quiet --help; do
         grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
     done
 }
@@ -85,9 +85,6 @@ check 'a_batch_that_cannot_be_divided_is_usage' \
 check 'to_recompute_a_word_is_usage' refuses 2 'neither auto' --data "$data" --recompute much
 check 'a_learning_rate_that_is_not_finite_is_usage' \
     refuses 2 '--learning-rate' --data "$data" --learning-rate nan
-check 'a_misspelt_option_is_suggested' refuses 2 'mean --steps' --data "$data" --stpes 3
-check 'a_misspelt_key_of_ASHLAR_CONF_is_suggested' \
-    refuses_environment ASHLAR_CONF=trcae=on 2 'mean trace' --data "$data"
 check 'an_option_without_its_value_is_named' refuses 2 '--seed' --data "$data" --seed
 check 'a_stray_word_is_named' refuses 2 'stray' --data "$data" stray
 check 'an_unknown_device_is_named' refuses 2 'abacus' --data "$data" --device abacus

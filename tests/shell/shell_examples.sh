@@ -83,7 +83,6 @@ done
 fake_torch() {
     mkdir -p "$scratch/fake/torch/cuda" && touch "$scratch/fake/torch/_C.py" \
         "$scratch/fake/torch/cuda/__init__.py" || return
-    echo 'class CUDAGraph: capture_end_pre = None' >"$scratch/fake/torch/cuda/__init__.py" || return
     echo 'from . import _C' >"$scratch/fake/torch/__init__.py" || return
     cat >"$scratch/fake/torch/cuda/memory.py" <<'PYTHON'
 class Hooks:

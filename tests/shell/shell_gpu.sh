@@ -61,15 +61,14 @@ while [ $# -gt 0 ]; do
     case $1 in
     --json) json=$2 ;;
     --help) echo "Usage: [alloc|arena]"; exit ;;
-    machine | alloc | arena | report) what=$1 folder=${2-} ;;
+    machine | alloc | arena | rnn) what=$1 ;;
     esac
     shift
 done
 case ${what-} in
 machine) printf "{\n  \"date\": \"d\",\n  \"device\": \"A GPU, 1\",\n  \"driver\": \"x\"\n}\n" ;;
-alloc) echo "[]" ;;
+alloc | rnn) echo "[]" ;;
 arena) echo "arenas are for the CPU" >&2; exit 1 ;;
-report) [ -e "$folder/alloc.json" ] && : >"$folder/report.html" && exit ;;
 esac >"${json:-$0.out}"'
 
 # Tests of a suite, as Meson describes them, in folders that are now elsewhere.
@@ -232,15 +231,16 @@ runs_dry() {
     status=$?
     grep -v '^one_size\|^mix' "$scratch/stdout"
     [ "$status" -eq 0 ] || return
-    passed facts rules costs gpu_optimizer gpu_ops updates graph_bits preload_shared preload_static \
+    passed facts rules costs gpu_optimizer gpu_ops updates products graph_bits preload_shared preload_static \
         preload_procs preload_names train racecheck bench_alloc bench_arena \
         bench_rnn || return
     grep 'sanitizer: could not: .*NVTX headers' "$scratch/dry/ran.txt" || passed sanitizer || return
     json_holds "$scratch/dry/updates.json" 'len(r) == 24 and min(row["ns"] for row in r) > 0' &&
-        json_holds "$scratch/dry/costs.json" 'len(r) == 40 and min(row["ns"] for row in r) > 0' &&
+        json_holds "$scratch/dry/products.json" 'len(r) == 18 and min(row["ns"] for row in r) > 0' &&
+        json_holds "$scratch/dry/costs.json" 'len(r) == 53 and min(row["ns"] for row in r) > 0' &&
         python3 "$ASHLAR_SOURCE/tests/check_page.py" "$scratch/dry/report.html" \
             "d['machine']['driver'].startswith('CUDA') and 'bench_alloc: passed' in d['ran'] and
-            {'alloc', 'costs', 'updates'} <= set(d['groups'])" || return
+            {'alloc', 'costs', 'products', 'updates'} <= set(d['groups'])" || return
     steps_for_dry | while read -r name proves; do
         grep "^$name: " "$scratch/dry/ran.txt" &&
             grep "will prove: $proves" "$scratch/stdout" || exit 1

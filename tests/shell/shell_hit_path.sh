@@ -11,7 +11,7 @@ library=$(find "$ASHLAR_BUILD" -name 'libashlar.so*' -type f -not -path '*.p/*' 
 # Where a hit begins; what it may go through, the inline functions too, which a compiler may keep
 # apart; and where it has ended without one. The last four of these go on without a lock: with a
 # plan, for a request that was not expected; with the zones that the cache holds, where
-# alloc_miss() may take the lock in the end; and with what goes home to another thread.
+# alloc_miss() may take the lock in the end; and with what is freed for another thread.
 roots='ashlar_alloc ashlar_alloc_tagged ashlar_free'
 helpers='allocate hand_out take_back alloc_otherwise alloc_unexpected alloc_of_other free_otherwise
     free_of_other free_marked free_slot_block free_slot_block_at_peak
@@ -19,10 +19,10 @@ helpers='allocate hand_out take_back alloc_otherwise alloc_unexpected alloc_of_o
     ashlar__cache_switch find_cache magazines_of
     ashlar__cache_enter ashlar__cache_leave ashlar__cache_find ashlar__cache_find_state
     ashlar__cache_pop ashlar__cache_pop_large ashlar__cache_push ashlar__cache_add_pending
-    ashlar__outbox_wants ashlar__cycle_is_tight ashlar__cache_is_empty
+    ashlar__is_remote ashlar__cycle_is_tight ashlar__cache_is_empty
     ashlar__count_alloc ashlar__count_free ashlar__count_peak'
 ends='ashlar__alloc_slow ashlar__alloc_unplanned ashlar__free_slow ashlar__free_from
-    ashlar__replay_serve_otherwise alloc_miss free_miss ashlar__outbox_add'
+    ashlar__replay_serve_otherwise alloc_miss free_miss ashlar__remote_free'
 
 # Print each instruction of FUNCTIONS that a hit must not have, of a listing that objdump wrote.
 # Functions that the compiler cut off others (x.cold, x.part.0) belong to the one they are named

@@ -86,16 +86,6 @@ check 'quiet_prints_nothing' says_nothing
 check 'without_a_plan_it_runs_too' small "$scratch/unplanned.json" --seed 7 --no-plan
 check 'no_plan_changes_no_loss' same loss_last "$scratch/a.json" "$scratch/unplanned.json"
 
-maps() {
-    small "$scratch/mapped.json" --seed 7 --quiet --map >"$scratch/map" || return
-    grep -q '^parameters  *[0-9]' "$scratch/map" || complain 'no region' || return
-    grep -q ' F32   lstm.bias_hh_l0 \[128\]$' "$scratch/map" || complain 'no bias' || return
-    awk '/^parameters/ { want = $2 } part == "tensor" && NF > 4 { sum += $2 + $3 }
-        $NF == "tensor" { part = "tensor" } END { exit sum != want || sum == 0 }' "$scratch/map" ||
-        complain 'tensors and padding are not the region'
-}
-check 'the_arena_is_shown_as_a_map' maps
-
 check 'with_three_plans_it_runs_too' small "$scratch/buckets.json" --seed 7 --buckets 3
 check 'more_plans_change_no_loss' same loss_last "$scratch/a.json" "$scratch/buckets.json"
 check 'every_step_is_replayed' is steps_replayed 12

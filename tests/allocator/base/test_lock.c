@@ -5,9 +5,9 @@
 
 #include "tests/child.h"
 
-static ashlar_lock outer = ASHLAR_LOCK(ASHLAR_RANK_ALLOCATOR);
-static ashlar_lock inner = ASHLAR_LOCK(ASHLAR_RANK_SOFT);
-static ashlar_lock between = ASHLAR_LOCK(ASHLAR_RANK_PATTERN_CHECK);
+static ashlar_lock outer = ASHLAR_LOCK(ASHLAR_LEVEL_ALLOCATOR);
+static ashlar_lock inner = ASHLAR_LOCK(ASHLAR_LEVEL_SOFT);
+static ashlar_lock between = ASHLAR_LOCK(ASHLAR_LEVEL_PATTERN_CHECK);
 
 static void in_order(void) {
     ashlar__lock_acquire(&outer);

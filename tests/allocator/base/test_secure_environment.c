@@ -25,7 +25,7 @@ static int open_library(bool is_secure) {
                                                   .names = {"libashlar-no-such-library.so"},
                                                   .functions = functions,
                                                   .function_count = 1};
-    static ashlar_shared_table table = {.lock = ASHLAR_LOCK(ASHLAR_RANK_SHARED_LIBRARY)};
+    static ashlar_shared_table table = {.lock = ASHLAR_LOCK(ASHLAR_LEVEL_SHARED_LIBRARY)};
     double (*function)(double);
     if ((getauxval(AT_SECURE) != 0) != is_secure) {
         return NOT_SECURE;

@@ -17,7 +17,7 @@ static ashlar_shared_table once;
 static void (*found[2])(void);
 
 static bool set_up_library(const char *first, const char *second) {
-    once = (ashlar_shared_table){.lock = ASHLAR_LOCK(ASHLAR_RANK_SHARED_LIBRARY)};
+    once = (ashlar_shared_table){.lock = ASHLAR_LOCK(ASHLAR_LEVEL_SHARED_LIBRARY)};
     library = (ashlar_shared_library){.what = "mathematics",
                                       .variable = VARIABLE,
                                       .names = {first, second},

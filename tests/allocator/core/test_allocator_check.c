@@ -19,7 +19,7 @@
         CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);                  \
     } while (0)
 
-/* Blocks that are live, cached and, behind the work of another stream, away. */
+/* Blocks that are live, cached and, behind the work of another stream, cross-stream. */
 static bool set_up_used(void) {
     void *blocks[8];
     bool is_good = set_up_cached("memory=64MiB,mode=adversarial", 4 * MIB);
@@ -41,8 +41,8 @@ CASE_WITH(a_cache_that_is_miscounted_is_noticed, set_up_used()) {
     NOTICES(cache->weight[1], kept_ + 1, "its blocks are miscounted");
     NOTICES(cache->pending_count, kept_ + 1, "its pending blocks are miscounted");
     NOTICES(cache->pending_bytes, kept_ + 512, "its pending blocks are miscounted");
-    NOTICES(cache->outbox.count, kept_ + 1, "its outbox is miscounted");
-    NOTICES(cache->outbox.bytes, kept_ + 512, "its outbox is miscounted");
+    NOTICES(cache->remote.count, kept_ + 1, "its remote frees are miscounted");
+    NOTICES(cache->remote.bytes, kept_ + 512, "its remote frees are miscounted");
     NOTICES(cache->limit[0], cache->weight[0] - 1, "more than its limits");
     ashlar_block *cached = NULL;
     for (size_t i = 0; i < ASHLAR_CACHE_LISTS && cached == NULL; i++) {
@@ -58,7 +58,7 @@ CASE_WITH(a_stream_that_is_miscounted_is_noticed, set_up_used()) {
     for (ashlar_stream_state *s = allocator->stream_states; s != NULL; s = s->next) {
         NOTICES(s->completed, s->recorded + 1, "ahead of its recordings");
         NOTICES(s->last_tick, s->recorded + 1, "ahead of its recordings");
-        NOTICES(s->cross_count, kept_ + 1, "away");
+        NOTICES(s->cross_count, kept_ + 1, "cross-stream");
     }
 }
 

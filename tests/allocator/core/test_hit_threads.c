@@ -77,8 +77,8 @@ static void helper_gives_a_batch(void) {
     }
 }
 
-static const ashlar_outbox *my_outbox(void) {
-    return &ashlar__cache_get(allocator)->outbox;
+static const ashlar_remote_frees *my_remote_frees(void) {
+    return &ashlar__cache_get(allocator)->remote;
 }
 
 CASE(blocks_freed_elsewhere_go_home_together_and_without_the_lock) {
@@ -90,10 +90,10 @@ CASE(blocks_freed_elsewhere_go_home_together_and_without_the_lock) {
     for (int i = 0; i < BATCH - 1; i++) {
         give_only(blocks[i]);
     }
-    CHECK(my_outbox()->count == BATCH - 1 && atomic_load(&state->returned) == NULL);
+    CHECK(my_remote_frees()->count == BATCH - 1 && atomic_load(&state->returned) == NULL);
     CHECK_ZU(stats_now().cached_bytes, BATCH * (size_t)4096); /* one of them this thread's */
     give_only(blocks[BATCH - 1]);
-    CHECK(my_outbox()->count == 0 && atomic_load(&state->returned) != NULL);
+    CHECK(my_remote_frees()->count == 0 && atomic_load(&state->returned) != NULL);
     CHECK_ZU(stats_now().cached_bytes, (BATCH + 1) * (size_t)4096);
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
     ashlar__lock_acquire(&allocator->lock);

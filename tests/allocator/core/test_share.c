@@ -41,19 +41,10 @@ CASE_WITH(a_large_block_has_one_handle_to_itself, set_up_shared("memory=256MiB")
 
 /* ---- what drivers refuse ---- */
 
-CASE_WITH(what_was_refused_once_is_not_asked_for_again,
-          set_up_shared("memory=256MiB,share=fabric")) {
+CASE_WITH(memory_is_made_to_be_shared, set_up_shared("memory=256MiB")) {
     const cu_mem_prop *prop = &allocator->heap.range.shared;
-    CHECK_ZU(prop->handle_types, CU_HANDLE_FILE | CU_HANDLE_FABRIC);
-    const size_t made = CALLS(mem_create);
-    unsigned char *first = take(20 * MIB, streams[0]);
-    CHECK_ZU(CALLS(mem_create) - made, 2);
     CHECK_ZU(prop->handle_types, CU_HANDLE_FILE);
     CHECK_ZU(prop->flags.rdma_capable, 1);
-    unsigned char *second = take(20 * MIB, streams[0]);
-    CHECK_ZU(CALLS(mem_create) - made, 3);
-    give(first);
-    give(second);
 }
 
 CASE_WITH(a_failing_call_leaves_nothing, set_up_shared("memory=64MiB")) {
@@ -99,11 +90,6 @@ CASE_WITH(what_cannot_be_shared_is_said, set_up_device("memory=64MiB")) {
     CHECK_FAILS(ashlar_segment(made, block, &base, &bytes), ASHLAR_ENOTSUP, "share=on");
     CHECK(ashlar_free(made, block) == ASHLAR_OK);
     ashlar_allocator_destroy(made);
-}
-
-CASE_WITH(a_device_without_descriptors_is_refused, set_up_device("memory=64MiB,share=none")) {
-    ashlar_allocator *made = NULL;
-    CHECK_FAILS(make("share=on", &made), ASHLAR_ENOTSUP, "leave it off");
 }
 
 CASE_WITH(a_device_that_cannot_map_is_refused, set_up_device("memory=64MiB,vmm=off")) {

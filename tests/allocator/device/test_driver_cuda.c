@@ -92,33 +92,26 @@ CASE(failed_open_is_tried_again_and_then_kept) {
     ashlar_device_close(device);
 }
 
-/* The fake of CUDA 11 lacks cuStreamGetId, of CUDA 12, and batched copies, of 12.8. */
-CASE(a_driver_without_newer_functions_opens_and_refuses_them) {
+/* The fake of CUDA 11 lacks cuStreamGetId, of CUDA 12. */
+CASE(a_driver_without_a_newer_function_opens_and_refuses_it) {
     SKIP_IF(!has_fake(), "the fake libcuda.so.1 is not the one found");
     ashlar_driver *driver = NULL;
     cu_context context;
-    cu_copy_attributes attributes = {.order = CU_COPY_STREAM_ORDER};
     unsigned long long id = 99;
-    size_t start = 0, failed = 99, size = 1;
-    cu_ptr ptr = 0;
     REQUIRE(ashlar__driver_open_cuda(&driver) == ASHLAR_OK);
     REQUIRE(driver->table.primary_ctx_retain(&context, 0) == CU_SUCCESS);
     REQUIRE(driver->table.ctx_push_current(context) == CU_SUCCESS);
     const cu_result named = driver->table.stream_get_id(NULL, &id);
-    const cu_result copied = driver->table.memcpy_batch_async(&ptr, &ptr, &size, 1, &attributes,
-                                                              &start, 1, &failed, NULL);
     if (dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), "cuGetProcAddress_v2") != NULL) {
         CHECK(named == CU_SUCCESS && id != 99);
-        CHECK(copied == CU_INVALID_VALUE); /* not on the default stream */
     } else {
         CHECK(named == CU_NOT_SUPPORTED && id == 99);
-        CHECK(copied == CU_NOT_SUPPORTED && failed == 99);
     }
     CHECK(driver->table.ctx_pop_current(NULL) == CU_SUCCESS);
     CHECK(driver->table.primary_ctx_release(0) == CU_SUCCESS);
 }
 
-/* The public way to them, on the fake and on a real device alike. */
+/* On the fake and on a real device alike. */
 CASE(a_batch_of_copies_arrives) {
     ashlar_device *device = NULL;
     ashlar_stream stream = NULL;

@@ -62,7 +62,7 @@ static size_t draw_stream(void) {
 
 /* Take, use, free, in any order, with streams that come and go, and with captures. Returns how
  * often memory was given out that a stream, any one, might have used too early. */
-static size_t walk(uint64_t seed, bool is_trusting) {
+static size_t walk(uint64_t seed) {
     enum { LIVE = 4, STEPS = 300 };
     struct {
         void *ptr;
@@ -72,12 +72,7 @@ static size_t walk(uint64_t seed, bool is_trusting) {
     size_t early = 0;
     state = seed;
     captured = STREAMS;
-    if (is_trusting) {
-        ashlar__frees_trust_all(frees);
-    }
-    /* What is used too early may be unmapped as well, under the work that uses it: so the first one
-     * is enough. */
-    for (int step = 0; step < STEPS && (early == 0 || !is_trusting); step++) {
+    for (int step = 0; step < STEPS; step++) {
         const size_t i = draw(LIVE), s = draw_stream(), what = draw(17);
         if (what == 16 && (captured < STREAMS || s < OWN_STREAMS)) {
             turn_capture(s);
@@ -128,15 +123,9 @@ CASE(memory_given_out_again_comes_after_every_use_of_before) {
         (void)snprintf(spec, sizeof spec, "memory=32MiB,mode=%s,seed=%d",
                        seed % 2 == 0 ? "eager" : "adversarial", (int)seed);
         REQUIRE(set_up(spec, "cache=0"));
-        CHECK_ZU(walk(seed, false), 0);
+        CHECK_ZU(walk(seed), 0);
         tear_down();
     }
-}
-
-/* So that the case above could fail. */
-CASE(without_the_wait_it_does_not) {
-    REQUIRE(set_up("memory=32MiB,mode=adversarial," STRICT_NOT_HERE, "cache=0"));
-    CHECK(walk(2, true) > 0);
 }
 
 /* ---- what it costs ---- */

@@ -229,38 +229,6 @@ CASE(a_capture_that_has_failed_holds_nothing_up) {
     check_clean();
 }
 
-/* Whether PyTorch has reported its end or not, and where it took no memory. */
-CASE(a_capture_that_is_said_to_have_failed_has_no_graph) {
-    accepted only = {{true}, false};
-    payload passing, kept;
-    REQUIRE(begin_case());
-    for (int i = 0; i < 3; i++) {
-        const ashlar_torch_pool_id id = {5, (uint64_t)i};
-        graph_begin(id, &only);
-        void *block = i < 2 ? torch_take(BIG, streams[0]) : NULL;
-        if (i == 1) {
-            graph_end(id);
-        }
-        ashlar_torch_fail_capture(ashlar_torch_latest_capture());
-        CHECK(captures_now() == 0 && atomic_load(&filter_count) == 0);
-        torch_give(block);
-    }
-    ashlar_torch_reset();
-    CHECK(bytes_of(0).reserved == 0);
-    const cu_graph_exec exec = capture_one(ID, 0, &passing, &kept);
-    torch_give(kept.ptr);
-    graph_begin(ID, &only);
-    for (int i = 0; i < 2; i++) { /* the second time nothing is left of it */
-        ashlar_torch_fail_capture(ashlar_torch_latest_capture());
-        ashlar_torch_reset();
-        REQUIRE(bytes_of(0).reserved >= BIG); /* the other graph of the id is there */
-    }
-    launch_graph(exec, streams[1]);
-    wait_for(streams[1]);
-    graph_drop(ID, exec);
-    check_clean();
-}
-
 CASE(an_id_is_another_one_on_another_device) {
     const ashlar_torch_pool_id first_differs = {4, 0};
     accepted one = {{true}, false}, two = {{false, true}, false};

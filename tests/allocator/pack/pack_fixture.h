@@ -229,28 +229,4 @@ static inline void shuffle(cutting *c) {
     }
 }
 
-/*
- * A rectangle of `capacity` bytes over `time` units of time, cut into pieces in random order: it
- * can be packed into `capacity` bytes without a gap. Every third cut is a pinwheel: five pieces,
- * none of which a straight line through all of them separates.
- *
- * capacity, time   large against count; sizes are multiples of `unit`, which divides capacity
- * offsets          [count] of that plan
- */
-static inline void make_perfect_packing(uint64_t seed, size_t capacity, size_t unit, uint64_t time,
-                                        ashlar_pack_buffer *buffers, size_t *offsets,
-                                        size_t count) {
-    cutting c = {.buffers = buffers, .offsets = offsets};
-    ashlar__random_init(&c.random, seed);
-    put_piece(&c, 0, 0, time, 0, capacity / unit);
-    while (c.count < count) {
-        cut_one(&c, count);
-    }
-    shuffle(&c);
-    for (size_t i = 0; i < count; i++) {
-        buffers[i].bytes *= unit;
-        offsets[i] *= unit;
-    }
-}
-
 #endif /* ASHLAR_PACK_FIXTURE_H */

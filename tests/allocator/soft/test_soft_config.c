@@ -53,17 +53,17 @@ CASE(defaults_and_every_key_are_read) {
     soft_config config;
     REQUIRE(ashlar__soft_parse("", &config) == ASHLAR_OK);
     CHECK(config.device_count == 1 && config.mode == SOFT_EAGER && config.seed == 1);
-    CHECK(config.has_peers && config.has_vmm && config.has_batch && config.has_costs);
+    CHECK(config.has_peers && config.has_vmm && config.has_costs);
     CHECK_ZU(config.memory_bytes, (size_t)4 << 30);
     REQUIRE(ashlar__soft_parse("seed=18446744073709551615,mode=adversarial,devices=16,memory=1TiB",
                                &config) == ASHLAR_OK);
     CHECK(config.device_count == 16 && config.mode == SOFT_ADVERSARIAL);
     CHECK(config.seed == UINT64_MAX);
     CHECK_ZU(config.memory_bytes, (size_t)1 << 40);
-    REQUIRE(ashlar__soft_parse("costs=off,peers=off,vmm=off,batch=off", &config) == ASHLAR_OK);
-    CHECK(!config.has_peers && !config.has_vmm && !config.has_batch && !config.has_costs);
-    REQUIRE(ashlar__soft_parse("costs=on,peers=on,vmm=on,batch=on", &config) == ASHLAR_OK);
-    CHECK(config.has_peers && config.has_vmm && config.has_batch && config.has_costs);
+    REQUIRE(ashlar__soft_parse("costs=off,peers=off,vmm=off", &config) == ASHLAR_OK);
+    CHECK(!config.has_peers && !config.has_vmm && !config.has_costs);
+    REQUIRE(ashlar__soft_parse("costs=on,peers=on,vmm=on", &config) == ASHLAR_OK);
+    CHECK(config.has_peers && config.has_vmm && config.has_costs);
     CHECK(ashlar__soft_parse("mode=eager,memory=4194303B", &config) == ASHLAR_OK);
     CHECK(config.mode == SOFT_EAGER);
     CHECK_ZU(config.memory_bytes, (size_t)2 << 20);

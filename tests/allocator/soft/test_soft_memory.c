@@ -265,8 +265,8 @@ static cu_result create_for(unsigned int types, bool has_rdma, cu_mem_handle *ha
 
 typedef struct promise {
     const char *spec;
-    int file, fabric, rdma; /* attributes */
-    cu_result for_file, for_fabric, for_file_and_rdma;
+    int file, rdma; /* attributes */
+    cu_result for_file, for_file_and_rdma;
 } promise;
 
 static int attribute(unsigned int which) {
@@ -287,20 +287,15 @@ static cu_result made(unsigned int types, bool has_rdma) {
 
 CASE(a_device_shares_as_far_as_its_attributes_say) {
     static const promise all[] = {
-        {"memory=32MiB,share=none", 0, 0, 0, CU_NOT_SUPPORTED, CU_NOT_SUPPORTED, CU_NOT_SUPPORTED},
-        {"memory=32MiB,share=file", 1, 0, 0, CU_SUCCESS, CU_NOT_SUPPORTED, CU_NOT_SUPPORTED},
-        {"memory=32MiB,share=fabric", 1, 1, 1, CU_SUCCESS, CU_NOT_PERMITTED, CU_SUCCESS},
-        {"memory=32MiB,share=fabric,vmm=off", 0, 0, 0, CU_NOT_SUPPORTED, CU_NOT_SUPPORTED,
-         CU_NOT_SUPPORTED},
+        {"memory=32MiB", 1, 1, CU_SUCCESS, CU_SUCCESS},
+        {"memory=32MiB,vmm=off", 0, 0, CU_NOT_SUPPORTED, CU_NOT_SUPPORTED},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         const promise *p = &all[i];
         REQUIRE(set_up(p->spec));
         CHECK(attribute(CU_ATTRIBUTE_HANDLE_FILE) == p->file);
-        CHECK(attribute(CU_ATTRIBUTE_HANDLE_FABRIC) == p->fabric);
         CHECK(attribute(CU_ATTRIBUTE_RDMA) == p->rdma);
         CHECK(made(CU_HANDLE_FILE, false) == p->for_file);
-        CHECK(made(CU_HANDLE_FABRIC, false) == p->for_fabric);
         CHECK(made(CU_HANDLE_FILE, true) == p->for_file_and_rdma);
         CHECK(made(2, false) == CU_NOT_SUPPORTED); /* a handle of Windows */
     }

@@ -138,7 +138,7 @@ static void prepare(way w, ashlar_warmup_options *warmup) {
         .build_after = build_after[w], .rerecord_after = w == ANEW ? 3 : 0, .search_ms = 2};
     CHECK(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);
     *warmup = (ashlar_warmup_options){
-        .max_length = drawn.length_max, .length_bucket_count = buckets[w], .dry_run = step};
+        .max_length = drawn.length_max, .length_range_count = buckets[w], .dry_run = step};
     ashlar_warmup_report report;
     if (w >= ONE_BUCKET) {
         CHECK(ashlar_allocator_warmup(allocator, warmup, &report) == ASHLAR_OK);

@@ -58,7 +58,7 @@ static ashlar_warmup_options options_of(void) {
     return (ashlar_warmup_options){.stream = streams[0],
                                    .min_length = 1,
                                    .max_length = made.length_count,
-                                   .length_bucket_count = made.bucket_count,
+                                   .length_range_count = made.bucket_count,
                                    .key = 7,
                                    .without_plan = !made.with_plan,
                                    .step = made_step,

@@ -12,7 +12,7 @@ CASE(each_length_has_a_key_of_its_own) {
     ashlar_warmup_options o = {.min_length = 3, .max_length = 12, .key = 70};
     const size_t counts[] = {0, 1, 3, 10, 12};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        o.length_bucket_count = counts[i];
+        o.length_range_count = counts[i];
         CHECK_ZU(ashlar_warmup_key(&o, 0), 70);
         CHECK_ZU(ashlar_warmup_key(&o, 3), 70);
         CHECK_ZU(ashlar_warmup_key(&o, 4), 71);
@@ -20,10 +20,10 @@ CASE(each_length_has_a_key_of_its_own) {
         CHECK_ZU(ashlar_warmup_key(&o, SIZE_MAX), 79);
     }
     o = (ashlar_warmup_options){
-        .min_length = 1, .max_length = SIZE_MAX, .length_bucket_count = SIZE_MAX};
+        .min_length = 1, .max_length = SIZE_MAX, .length_range_count = SIZE_MAX};
     CHECK_ZU(ashlar_warmup_key(&o, SIZE_MAX), SIZE_MAX - 1);
     /* What a warm-up would refuse has one key. */
-    o = (ashlar_warmup_options){.min_length = 5, .max_length = 4, .length_bucket_count = 1};
+    o = (ashlar_warmup_options){.min_length = 5, .max_length = 4, .length_range_count = 1};
     CHECK_ZU(ashlar_warmup_key(&o, 9), 0);
 }
 
@@ -58,7 +58,7 @@ CASE(without_a_rehearsal_the_longest_step_of_each_bucket_is_run_twice) {
     program_init(1);
     ashlar_warmup_options o = made_options();
     o.dry_run = NULL;
-    o.length_bucket_count = 3; /* 3 to 15, 16 to 28, 29 to 40 */
+    o.length_range_count = 3; /* 3 to 15, 16 to 28, 29 to 40 */
     CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
     CHECK_ZU(program.call_count, 6);
     for (size_t at = 0; at < 6; at++) {
@@ -84,7 +84,7 @@ static void check_later_steps(const char *spec, size_t stream_count, size_t buck
     program_init(stream_count);
     program.grows = grows;
     ashlar_warmup_options o = made_options();
-    o.length_bucket_count = buckets;
+    o.length_range_count = buckets;
     const ashlar_status status = ashlar_allocator_warmup(allocator, &o, &report);
     CHECK(status == ASHLAR_OK);
     if (status != ASHLAR_OK) {
@@ -130,7 +130,7 @@ CASE_WITH(options_and_other_keys_stay_as_they_are, set_up_cached("memory=1GiB", 
     ashlar_warmup_options o = made_options(), other = made_options();
     other.min_length = LENGTH_MAX;                           /* so its only key is other.key */
     const uint64_t above = 70 + LENGTH_MAX - LENGTH_MIN + 1; /* the first behind the warm-up's */
-    o.length_bucket_count = 2;
+    o.length_range_count = 2;
     for (other.key = 69; other.key <= above; other.key += above - 69) {
         run_later(&other, LENGTH_MAX);
     }
@@ -250,14 +250,14 @@ CASE_WITH(streams_that_differ_from_run_to_run_are_served,
 }
 
 CASE_WITH(buckets_say_what_their_steps_need_and_call, set_up_cached("memory=1GiB", CACHE_BYTES)) {
-    ashlar_warmup_bucket b[3];
+    ashlar_warmup_range b[3];
     size_t count = 0;
     program_init(1);
     ashlar_warmup_options o = made_options();
-    o.length_bucket_count = 2;
+    o.length_range_count = 2;
     o.dry_run = mark_one;
     o.step = NULL;
-    CHECK(ashlar_warmup_list_buckets(allocator, &o, NULL, 0, &count) == ASHLAR_OK && count == 0);
+    CHECK(ashlar_warmup_list_ranges(allocator, &o, NULL, 0, &count) == ASHLAR_OK && count == 0);
     CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
     for (int i = 0; i < 3; i++) {
         run_later(&o, LENGTH_MAX - (size_t)i); /* not marked */
@@ -265,9 +265,9 @@ CASE_WITH(buckets_say_what_their_steps_need_and_call, set_up_cached("memory=1GiB
     CHECK(ashlar_step_begin(allocator, o.stream, ashlar_warmup_key(&o, LENGTH_MIN)) == ASHLAR_OK);
     CHECK(mark_one(NULL, LENGTH_MIN) == ASHLAR_OK);
     CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
-    CHECK(ashlar_warmup_list_buckets(allocator, &o, b, 1, &count) == ASHLAR_OK);
+    CHECK(ashlar_warmup_list_ranges(allocator, &o, b, 1, &count) == ASHLAR_OK);
     CHECK_ZU(count, 2);
-    CHECK(ashlar_warmup_list_buckets(allocator, &o, b, 3, &count) == ASHLAR_OK);
+    CHECK(ashlar_warmup_list_ranges(allocator, &o, b, 3, &count) == ASHLAR_OK);
     REQUIRE(count == 2);
     CHECK(b[0].first_length == LENGTH_MIN && b[1].last_length == LENGTH_MAX);
     CHECK_ZU(b[0].last_length + 1, b[1].first_length);
@@ -329,7 +329,7 @@ static ashlar_status try_step(void *user, size_t length) {
 static ashlar_warmup_options try_options(bool is_dry_run) {
     return (ashlar_warmup_options){.stream = streams[0],
                                    .max_length = LENGTHS,
-                                   .length_bucket_count = is_dry_run ? 0 : LENGTHS,
+                                   .length_range_count = is_dry_run ? 0 : LENGTHS,
                                    .step = try_step,
                                    .dry_run = is_dry_run ? try_step : NULL};
 }

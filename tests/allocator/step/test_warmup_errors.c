@@ -203,7 +203,7 @@ CASE(a_limit_and_a_seal_hold_for_it_too) {
 static ashlar_status warm_up_small(bool is_dry_run, ashlar_warmup_report *report) {
     ashlar_warmup_options o = made_options();
     o.max_length = LENGTH_MIN + 3;
-    o.length_bucket_count = 2;
+    o.length_range_count = 2;
     o.dry_run = is_dry_run ? made_rehearsal : NULL;
     program.is_idle = true;
     program.scale = 20;
@@ -236,7 +236,7 @@ CASE(each_host_allocation_may_fail) {
             begin_case("memory=1GiB");
             ashlar_warmup_options o = made_options();
             o.max_length = LENGTH_MIN + 3;
-            o.length_bucket_count = 2;
+            o.length_range_count = 2;
             o.step = NULL;
             if (has_cache) {
                 give(take(100, streams[0]));

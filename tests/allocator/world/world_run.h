@@ -11,6 +11,7 @@
 #ifndef ASHLAR_WORLD_RUN_H
 #define ASHLAR_WORLD_RUN_H
 
+#include "allocator/soft/soft.h"
 #include "tests/allocator/world/world_steps.h"
 
 #include <errno.h>

@@ -150,7 +150,7 @@ static inline ashlar_warmup_options warm_options(const store *s, unsigned choice
     return (ashlar_warmup_options){.stream = s->at->made[LANE_MADE],
                                    .min_length = 1,
                                    .max_length = ((const warm_program *)user)->lengths,
-                                   .length_bucket_count = choice / 8 % 3,
+                                   .length_range_count = choice / 8 % 3,
                                    .key = WARM_KEY,
                                    .without_plan = choice % 2 == 0,
                                    .step = choice / 2 % 2 == 0 ? warm_step : NULL,
@@ -175,7 +175,7 @@ static inline void act_warmup(store *s, const act *a) {
     TELL("/* warm a%d up: lengths 1 to %zu, %zu buckets, without_plan %d; the calls of step (%d) "
          "and "
          "dry run: */",
-         a->store, options.max_length, options.length_bucket_count, options.without_plan,
+         a->store, options.max_length, options.length_range_count, options.without_plan,
          options.step != NULL);
     const ashlar_status status = ashlar_allocator_warmup(s->allocator, &options, &report);
     if (status != ASHLAR_OK && status != ASHLAR_ENOMEM) {

@@ -173,7 +173,7 @@ static inline ashlar_status write_tensors(const tensor *tensors, size_t count) {
                                                 .data = zeros};
         memcpy(entries[i].shape, tensors[i].shape, sizeof tensors[i].shape);
     }
-    return ashlar__safetensors_write(path, entries, count, NULL, 0);
+    return ashlar__safetensors_write(path, entries, count, NULL, 0, NULL);
 }
 
 #endif /* ASHLAR_CHECKPOINT_FIXTURE_H */

@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/stat.h>
 
 #include "allocator/base/host.h"
 #include "arena/checkpoint/safetensors.h"
@@ -27,7 +26,7 @@ enum { SAMPLE_COUNT = sizeof sample / sizeof sample[0] };
 static const ashlar_safetensors_pair pairs[] = {{"step", "12"}, {"note", "a\nb \xe2\x82\xac"}};
 
 static ashlar_status write_sample(void) {
-    return ashlar__safetensors_write(path, sample, SAMPLE_COUNT, pairs, 2);
+    return ashlar__safetensors_write(path, sample, SAMPLE_COUNT, pairs, 2, NULL);
 }
 
 static void check_refused(const char *part) {
@@ -238,7 +237,7 @@ CASE(the_file_is_what_the_format_says) {
     const ashlar_safetensors_entry entry = {"t", ASHLAR_F32, 2, {2, 1}, narrow, 0};
     const ashlar_safetensors_pair pair = {"k", "v"};
     unsigned char bytes[FILE_MAX_BYTES];
-    REQUIRE(ashlar__safetensors_write(path, &entry, 1, &pair, 1) == ASHLAR_OK);
+    REQUIRE(ashlar__safetensors_write(path, &entry, 1, &pair, 1, NULL) == ASHLAR_OK);
     const size_t padded = (sizeof header - 1 + 7) / 8 * 8;
     CHECK(padded > sizeof header - 1); /* so that there is padding to look at */
     REQUIRE(read_bytes(bytes) == 8 + padded + 8);
@@ -248,14 +247,14 @@ CASE(the_file_is_what_the_format_says) {
         CHECK(bytes[8 + i] == ' ');
     }
     CHECK(memcmp(bytes + 8 + padded, narrow, 8) == 0);
-    REQUIRE(ashlar__safetensors_write(path, &entry, 1, NULL, 0) == ASHLAR_OK);
+    REQUIRE(ashlar__safetensors_write(path, &entry, 1, NULL, 0, NULL) == ASHLAR_OK);
     REQUIRE(read_bytes(bytes) > 8 + 5);
     CHECK(memcmp(bytes + 8, "{\"t\":", 5) == 0); /* no list of nothing */
 }
 
 CASE(a_file_without_tensors_is_a_file) {
     ashlar_safetensors *file;
-    REQUIRE(ashlar__safetensors_write(path, NULL, 0, NULL, 0) == ASHLAR_OK);
+    REQUIRE(ashlar__safetensors_write(path, NULL, 0, NULL, 0, NULL) == ASHLAR_OK);
     REQUIRE(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
     CHECK_ZU(ashlar__safetensors_count(file), 0);
     CHECK(find_tensor(file, "x") == NULL);
@@ -266,7 +265,7 @@ CASE(a_file_without_tensors_is_a_file) {
 static void check_write_refused(const ashlar_safetensors_entry *entries, size_t count,
                                 const ashlar_safetensors_pair *pair, ashlar_status status,
                                 const char *part) {
-    CHECK(ashlar__safetensors_write(path, entries, count, pair, pair != NULL) == status);
+    CHECK(ashlar__safetensors_write(path, entries, count, pair, pair != NULL, NULL) == status);
     CHECK_HAS(ashlar_error_detail(), part);
     CHECK(access(path, F_OK) != 0);
 }

@@ -2,7 +2,7 @@
  * test_instruction_set.c - which instruction set is used, by the processor and the environment.
  */
 #define ASHLAR_SETS(X) X(avx2) X(baseline) /* not in their order */
-#include "arena/compute/instruction_set.h"
+#include "arena/compute/element.h"
 
 #include "tests/child.h"
 

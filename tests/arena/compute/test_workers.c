@@ -5,7 +5,6 @@
 #include "arena/compute/workers.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <time.h>

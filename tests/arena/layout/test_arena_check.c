@@ -14,7 +14,7 @@ static void check_place(ashlar_region region, size_t tensor, void *ptr, const ch
     char message[160];
     CHECK(ashlar_arena_bind(arena, region, tensor, &pointer) == ASHLAR_OK);
     (void)snprintf(message, sizeof message,
-                   "tensor %s (%s) was placed at %p, its view points to %p; that is %s; keep",
+                   "tensor %s (%s) was placed at %p, its view points to %p; that is %s",
                    arena->tensors[tensor].name, ashlar_region_text(region), pointer, ptr, place);
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
     pointer = ptr;
@@ -53,19 +53,14 @@ CASE_WITH(a_view_moved_onto_another_tensor_is_found_with_both_names, set_up_all(
 CASE_WITH(a_view_moved_into_padding_is_found, set_up_all()) {
     unsigned char *const base = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
     unsigned char *const master = ashlar_arena_region(arena, ASHLAR_REGION_MASTER);
-    check_place(ASHLAR_REGION_PARAMETERS, TWO, base + 28, "padding behind tensor one (parameters)");
-    check_place(ASHLAR_REGION_PARAMETERS, ONE, base + 1535,
-                "padding behind tensor five (parameters)");
-    check_place(ASHLAR_REGION_PARAMETERS, ONE, base + 4,
-                "padding, before the first tensor (parameters)");
-    check_place(ASHLAR_REGION_PARAMETERS, ONE, base + 5,
-                "padding, and reaches onto tensor one (parameters)");
-    check_place(ASHLAR_REGION_PARAMETERS, TWO, base + 320,
-                "padding, and reaches onto tensor two (parameters)");
-    check_place(ASHLAR_REGION_MASTER, HALF, master + 140, "padding behind tensor half (masters)");
+    check_place(ASHLAR_REGION_PARAMETERS, TWO, base + 28, "padding of the parameters, or");
+    check_place(ASHLAR_REGION_PARAMETERS, ONE, base + 1535, "padding of the parameters, or");
+    check_place(ASHLAR_REGION_PARAMETERS, ONE, base + 4, "padding of the parameters, or");
+    check_place(ASHLAR_REGION_PARAMETERS, TWO, base + 320, "padding of the parameters, or");
+    check_place(ASHLAR_REGION_MASTER, HALF, master + 140, "padding of the masters, or");
     check_place(ASHLAR_REGION_PARAMETERS, ONE, base + 1536, /* the next block, or none */
                 base + 1536 == ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS)
-                    ? "padding, before the first tensor (gradients)"
+                    ? "padding of the gradients, or"
                     : "none of the arena's memory");
 }
 
@@ -102,98 +97,22 @@ CASE_WITH(a_view_of_another_shape_is_found_in_each_dimension, set_up_arena("memo
 
 /* ---- the arena's own account, as a stray write would leave it ---- */
 
-CASE_WITH(groups_that_left_their_place_are_found, set_up_arena("memory=64MiB", 1)) {
-    for (size_t layout = 0; layout < ASHLAR_LAYOUT_MASTER; layout++) {
-        arena->groups[2].offset[layout] = 256; /* on the group before */
-        check_finds("group 2 lies at offset 256, the one before ends at 512");
-        arena->groups[2].offset[layout] = 768; /* a whole step too far: no longer side by side */
-        check_finds("group 2 lies at offset 768");
-        arena->groups[2].offset[layout] = 512;
+CASE_WITH(a_damaged_description_is_found, set_up_arena("memory=64MiB", 1)) {
+    size_t *const fields[] = {
+        &arena->groups[2].offset[0],       &arena->groups[3].offset[ASHLAR_LAYOUT_MASTER],
+        &arena->groups[1].padded,          &arena->bytes[ASHLAR_LAYOUT_STATE],
+        &arena->tensors[TWO].group_offset, &arena->tensors[TWO].info.offset[ASHLAR_LAYOUT_STATE],
+        &arena->tensors[TWO].info.bytes,   &arena->tensors[TWO].info.shape[1],
+        &arena->tensors[HALF].info.rank,   &arena->order[1]};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        *fields[i] ^= 256;
+        check_finds("the arena's own description has changed");
+        *fields[i] ^= 256;
+        CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
     }
-    arena->groups[3].offset[ASHLAR_LAYOUT_MASTER] = 0;
-    check_finds("group 3 lies at offset 0, the one before ends at 512");
-    arena->groups[3].offset[ASHLAR_LAYOUT_MASTER] = 512;
-    for (size_t layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
-        arena->bytes[layout] += 256;
-        check_finds("the last group ends at");
-        arena->bytes[layout] -= 256;
-    }
-    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-}
-
-CASE_WITH(a_tensor_that_left_its_group_is_found, set_up_arena("memory=64MiB", 1)) {
-    for (size_t i = 0; i < TENSORS; i++) {
-        for (size_t layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
-            size_t *offset = &arena->tensors[i].info.offset[layout];
-            *offset += 4;
-            if (layout == ASHLAR_LAYOUT_MASTER && i != HALF) {
-                CHECK(ashlar_arena_check(arena) == ASHLAR_OK); /* it has no place there */
-            } else {
-                check_finds("left its group");
-                CHECK_HAS(ashlar_error_detail(), arena->tensors[i].name);
-            }
-            *offset -= 4;
-        }
-    }
-    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-}
-
-CASE_WITH(a_tensor_whose_shape_changed_is_found, set_up_arena("memory=64MiB", 1)) {
-    ashlar_arena_entry *two = &arena->tensors[TWO];
-    const ashlar_arena_entry old = *two;
-    static const char message[] = "tensor two has another shape or type than its place";
-    two->info.shape[0] = 1;
-    check_finds(message);
-    *two = old;
-    two->info.elements++;
-    check_finds(message);
-    *two = old;
-    two->info.bytes += 4;
-    check_finds(message);
-    *two = old;
-    two->info.dtype = ASHLAR_F64;
-    check_finds(message);
-    two->info.bytes *= 2; /* and of the right size for it */
-    check_finds(message);
-    *two = old;
-    two->info.shape[1] = 6; /* out of its group's end, in all fields */
-    two->info.elements = 12;
-    two->info.bytes = 48;
-    check_finds(message);
-    *two = old;
     arena->tensors[HALF].info.dtype = ASHLAR_F16; /* of the same size */
-    check_finds("tensor half has another shape or type than its place");
+    check_finds("the arena's own description has changed");
     arena->tensors[HALF].info.dtype = ASHLAR_BF16;
-    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-}
-
-CASE_WITH(two_views_that_overlap_are_found_with_both_names, set_up_arena("memory=64MiB", 1)) {
-    ashlar_tensor_view two, three;
-    arena->tensors[TWO].group_offset -= 12; /* [60, 100), three has [0, 64) */
-    for (size_t layout = 0; layout < ASHLAR_LAYOUT_MASTER; layout++) {
-        arena->tensors[TWO].info.offset[layout] -= 12;
-    }
-    CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, TWO, &two) == ASHLAR_OK);
-    CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, THREE, &three) == ASHLAR_OK);
-    check_finds("tensors three and two overlap");
-    arena->tensors[TWO].group_offset += 4; /* just behind it */
-    for (size_t layout = 0; layout < ASHLAR_LAYOUT_MASTER; layout++) {
-        arena->tensors[TWO].info.offset[layout] += 4;
-    }
-    CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, TWO, &two) == ASHLAR_OK);
-    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-}
-
-CASE_WITH(buckets_with_a_gap_are_found, set_up_arena("memory=64MiB", 1)) {
-    REQUIRE(ashlar_arena_bucket_count(arena) == 4); /* by type: five, four, half, the others */
-    arena->buckets[1].bytes -= 256;
-    check_finds("bucket 1 ends at 1024, the next one begins at 1280");
-    arena->buckets[1].bytes += 256;
-    arena->buckets[3].offset += 256;
-    arena->buckets[3].bytes -= 256;
-    check_finds("the last bucket begins at 256, not at 0");
-    arena->buckets[3].offset -= 256;
-    arena->buckets[3].bytes += 256;
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
 }
 

@@ -41,32 +41,6 @@ static ashlar_tensor_spec vector(const char *name, size_t elements, size_t group
                                 .group_offset = group_offset};
 }
 
-CASE_WITH(what_was_declared_comes_back, set_up()) {
-    char name[] = "weight";
-    size_t tensor = 77;
-    CHECK_ZU(ashlar_arena_tensor_count(arena), 0);
-    CHECK_ZU(ashlar_arena_elements(arena), 0);
-    add("bias", ASHLAR_F32, 5);
-    CHECK(ashlar_arena_add(arena, name, ASHLAR_F64, 4, (size_t[]){2, 3, 5, 7}, &tensor) ==
-          ASHLAR_OK);
-    CHECK_ZU(tensor, 1);
-    memset(name, 'x', sizeof name - 1); /* the arena has its own copy */
-    ashlar_tensor_info info;
-    ashlar_arena_tensor(arena, 1, &info);
-    CHECK(strcmp(info.name, "weight") == 0);
-    CHECK(info.dtype == ASHLAR_F64);
-    CHECK_ZU(info.rank, 4);
-    CHECK(info.shape[0] == 2 && info.shape[1] == 3 && info.shape[2] == 5 && info.shape[3] == 7);
-    CHECK_ZU(info.elements, 210);
-    CHECK_ZU(info.bytes, 1680);
-    CHECK_ZU(info.offset[ASHLAR_LAYOUT_STORAGE], 0);
-    ashlar_arena_tensor(arena, 0, &info);
-    CHECK(strcmp(info.name, "bias") == 0 && info.dtype == ASHLAR_F32 && info.rank == 1);
-    CHECK(info.shape[0] == 5 && info.elements == 5 && info.bytes == 20);
-    CHECK_ZU(ashlar_arena_tensor_count(arena), 2);
-    CHECK_ZU(ashlar_arena_elements(arena), 215);
-}
-
 /* ---- refusals ---- */
 
 /* The arena still holds just "a" of two elements. */

@@ -176,31 +176,6 @@ CASE(padding_survives_extreme_values) {
     }
 }
 
-CASE(work_is_queued_with_its_own_copy_of_the_values) {
-    static image eager;
-    for (int pass = 0; pass < 2; pass++) {
-        ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_ADAMW);
-        REQUIRE(
-            open_optimizer_of(pass == 0 ? "memory=16MiB" : "memory=16MiB,mode=adversarial,seed=3",
-                              all_cases, 4, &config));
-        ashlar_optimizer_state state = {.step = 99};
-        draw(ASHLAR_REGION_GRADIENTS, 2, 1);
-        CHECK(ashlar_optimizer_step(optimizer, 0.1, 1, streams[0]) == ASHLAR_OK);
-        CHECK(ashlar_optimizer_step(optimizer, 0.2, 0.5, streams[0]) == ASHLAR_OK);
-        CHECK(ashlar_optimizer_copy_state_to_host(optimizer, &state, streams[0]) == ASHLAR_OK);
-        memset(&config, 0, sizeof config);
-        wait_for(streams[0]);
-        CHECK_ZU(state.step, 2);
-        if (pass == 0) {
-            take_image(&eager);
-        } else {
-            CHECK(is_image(&eager));
-            free_image(&eager);
-        }
-        close_optimizer();
-    }
-}
-
 /* ---- what the program leaves out ---- */
 
 CASE(a_field_that_is_given_is_kept_and_one_that_is_not_has_its_default) {

@@ -2,7 +2,7 @@
  * test_optimizer_cpu.c - the CPU's loops: the same bits from every instruction set and any number
  * of threads, and lists of runs of any length.
  */
-#include "arena/optimizer/optimizer_kernels.h"
+#include "arena/optimizer/optimizer_impl.h"
 
 #include "tests/check.h"
 #include "tests/arena/optimizer/element_fixture.h"

@@ -218,14 +218,6 @@ CASE(arenas_that_lack_a_region_are_refused) {
     CHECK(create() == ASHLAR_OK);
 }
 
-/* A device of the other kind, as far as one can tell from outside. */
-CASE_WITH(a_cuda_device_without_kernels_is_not_supported, open_whole_arena(ASHLAR_REGIONS_ALL)) {
-    device->info.kind = ASHLAR_DEVICE_CUDA;
-    CHECK(create() == ASHLAR_ENOTSUP);
-    CHECK(optimizer == NULL);
-    device->info.kind = ASHLAR_DEVICE_SOFT;
-}
-
 /* ---- rates step by step, and values that make none ---- */
 
 static const double pi = 3.14159265358979323846;

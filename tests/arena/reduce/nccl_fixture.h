@@ -8,7 +8,7 @@
 #include "tests/arena/reduce/ranks_fixture.h"
 
 #include "allocator/device/device_impl.h"
-#include "arena/reduce/nccl.h"
+#include "arena/reduce/ranks_impl.h"
 
 enum { ELEMENTS = 24 };
 

@@ -5,7 +5,7 @@
 
 #include <dlfcn.h>
 
-#include "arena/reduce/nccl.h"
+#include "arena/reduce/ranks_impl.h"
 
 /* Where a loader does not look: the toolkit's, and that of PyPI's nvidia-nccl-cu12 and -cu13. */
 static const ashlar_nccl *open_real(void) {
@@ -28,15 +28,6 @@ CASE(it_has_every_function_and_says_its_version) {
     CHECK(version >= NCCL_CONFIG_VERSION);
     CHECK(strlen(nccl->get_error_string(NCCL_INVALID_USAGE)) > 0);
     CHECK(nccl->get_last_error(NULL) != NULL);
-}
-
-CASE(each_id_is_another) {
-    const ashlar_nccl *nccl = open_real();
-    nccl_id one = {{0}}, two = {{0}};
-    SKIP_IF(nccl == NULL, "no NCCL here");
-    CHECK(nccl->get_id(&one) == NCCL_SUCCESS);
-    CHECK(nccl->get_id(&two) == NCCL_SUCCESS);
-    CHECK(memcmp(&one, &two, sizeof one) != 0);
 }
 
 CASE(joining_without_a_GPU_is_refused_by_a_status) {

@@ -6,7 +6,6 @@
  */
 #include "tests/arena/reduce/ranks_fixture.h"
 
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <time.h>
 

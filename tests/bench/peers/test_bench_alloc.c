@@ -2,7 +2,7 @@
  * test_bench_alloc.c - which workloads and subjects the benchmark takes by name. That
  * it measures them is seen from a shell (shell_bench.sh).
  */
-#include "bench/peers/bench_alloc.h"
+#include "bench/peers/measure.h"
 
 #include <ashlar/device.h>
 

@@ -49,13 +49,7 @@ CASE(columns_are_found_by_name) {
 
 /* ---- numbers ---- */
 
-CASE(bare_numbers_are_decimal) {
-    REQUIRE(parse(HEADER "1,0,allocate,0x1F4,1,0x10\n1,0,free,500,1,16\n") == ASHLAR_OK);
-    CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
-    CHECK(log_of->events[0].stream == 1 && log_of->events[1].stream == 1);
-}
-
-CASE(one_letter_makes_a_column_hexadecimal) {
+CASE(numbers_without_0x_are_hexadecimal) {
     /* 3f8 is 1016 in decimal: told apart only if 1016 is read as hexadecimal too. */
     REQUIRE(parse(HEADER "12,0,allocate,1016,1,20\n12,0,allocate,3f8,1,5587C0\n"
                          "12,0,free,0x1016,1,0x20\n12,0,free,0X3F8,1,5587c0\n") == ASHLAR_OK);

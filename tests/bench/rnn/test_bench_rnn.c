@@ -6,7 +6,6 @@
 #include "tests/allocator/core/allocator_fixture.h"
 
 #include "arena/compute/workers.h"
-#include "bench/rnn/roof.h"
 
 static const ashlar_rnn_case SMALL = {
     .name = "small",

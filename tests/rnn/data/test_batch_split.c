@@ -5,7 +5,6 @@
 #include "tests/check.h"
 
 #include "rnn/data/batcher.h"
-#include "allocator/base/random.h"
 
 enum { STEPS_MAX = 24, BATCH = 6, WORDS_MAX = 1 << 13 };
 

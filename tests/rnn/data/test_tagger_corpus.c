@@ -5,8 +5,6 @@
 #include "rnn/data/tagger_corpus.h"
 
 #include "allocator/base/host.h"
-#include "allocator/base/random.h"
-#include "rnn/data/tagger_batch.h"
 #include "tests/allocator/base/file_fixture.h"
 #include "tests/check.h"
 

@@ -195,7 +195,7 @@ static inline void lessen_weights(const problem *p) {
 
 /* The passes that the problem is solved with. */
 static inline ashlar_rnn_cpu_pass *const *passes_of(const problem *p) {
-    return ashlar__rnn_cpu_passes_of(p->layout.config.dtype);
+    return ashlar__rnn_loops_of(p->layout.config.dtype)->passes;
 }
 
 static inline void run_forward(const problem *p) {

@@ -10,7 +10,7 @@
 #include "tests/allocator/device/gpu_fixture.h"
 #include "tests/allocator/trace/numbers_fixture.h"
 
-#include "rnn/layer/ops_cpu.h"
+#include "rnn/layer/ops.h"
 
 /* By type: what one rounding of a number near 1 is, or a little more. */
 static const double NEAR[ASHLAR_DTYPE_COUNT] = {

@@ -9,8 +9,8 @@
 #include <ashlar/optimizer.h>
 
 #include "arena/optimizer/optimizer_impl.h"
-#include "arena/reduce/sum.h"
-#include "rnn/layer/rnn_rows.h"
+#include "arena/reduce/ranks_impl.h"
+#include "rnn/layer/rnn_cpu.h"
 
 #define SOFT "memory=64MiB," STRICT_NOT_HERE
 

@@ -4,7 +4,7 @@
  * In double; float is compared with it where a whole model is (test_model.c), and here where none
  * has the operation. Padding holds NaN, tokens and targets out of range.
  */
-#include "rnn/layer/ops_cpu.h"
+#include "rnn/layer/ops.h"
 
 #include "tests/allocator/trace/numbers_fixture.h"
 

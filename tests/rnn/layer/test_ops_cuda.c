@@ -9,7 +9,7 @@
 #include "tests/cuda/fake_cublas.h"
 #include "tests/cuda/libcuda.h"
 #include "allocator/base/host.h"
-#include "rnn/layer/ops_backend.h"
+#include "rnn/layer/ops.h"
 
 enum { STEPS = 3, BATCH = 2, CLASSES = 5, WIDTH = 4, ROWS = STEPS * BATCH, CELLS = 64 };
 

@@ -2,7 +2,7 @@
  * test_ops_threads.c - the CPU's operations around the layers on one thread and on several: the
  * same bits.
  */
-#include "rnn/layer/ops_cpu.h"
+#include "rnn/layer/ops.h"
 
 #include "tests/allocator/trace/numbers_fixture.h"
 

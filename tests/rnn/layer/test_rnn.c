@@ -8,7 +8,6 @@
 #include "tests/strict.h"
 
 #include "rnn/layer/backend.h"
-#include "rnn/layer/rnn_rows.h"
 #include "rnn/layer/rnn_cpu.h"
 #include "allocator/base/random.h"
 
@@ -87,7 +86,7 @@ static void run_directly_on(const tensors *t, bool training, const int32_t *leng
                                       .dropout_seed = SEED,
                                       .b = t->all};
     ashlar_rnn_cpu_pass *const *passes =
-        ashlar__rnn_cpu_passes_of(ashlar_rnn_layout_of(rnn)->config.dtype);
+        ashlar__rnn_loops_of(ashlar_rnn_layout_of(rnn)->config.dtype)->passes;
     passes[ASHLAR_RNN_FORWARD](&args);
     if (training) {
         passes[ASHLAR_RNN_BACKWARD_DATA](&args);
@@ -158,9 +157,9 @@ CASE_WITH(a_preparation_without_a_buffer_is_refused, set_up_rnn("memory=16MiB", 
     const size_t before = CALLS(launch_host_func);
     CHECK(ashlar_rnn_prepared_bytes(rnn) > ashlar_rnn_layout_of(rnn)->elements);
     CHECK_FAILS(ashlar_rnn_prepare(rnn, NULL, room, streams[1]), ASHLAR_EINVAL,
-                "ashlar_rnn_prepare: the buffer weights is NULL");
+                "ashlar_rnn_prepare: weights is NULL");
     CHECK_FAILS(ashlar_rnn_prepare(rnn, room, NULL, streams[1]), ASHLAR_EINVAL,
-                "ashlar_rnn_prepare: the buffer prepared is NULL");
+                "ashlar_rnn_prepare: prepared is NULL");
     CHECK_ZU(CALLS(launch_host_func), before);
 }
 
@@ -324,7 +323,7 @@ CASE(buffers_that_are_missing_or_the_hosts_are_refused) {
                 : pass == 1 ? ashlar_rnn_backward_data(rnn, &batch, &some, streams[1])
                             : ashlar_rnn_backward_weights(rnn, &batch, &some, streams[1]);
             (void)snprintf(text, sizeof text,
-                           is_host ? "ashlar_rnn_%s: %s, " : "ashlar_rnn_%s: the buffer %s is NULL",
+                           is_host ? "ashlar_rnn_%s: %s, " : "ashlar_rnn_%s: %s is NULL",
                            calls[pass], fields[i / 2].name);
             CHECK(status == ((by >> pass & 1) != 0 ? ASHLAR_EINVAL : ASHLAR_OK));
             CHECK(status == ASHLAR_OK || strstr(ashlar_error_detail(), text) != NULL);

@@ -5,7 +5,7 @@
 #include "tests/rnn/layer/rnn_cpu_fixture.h"
 
 #include "arena/compute/workers.h"
-#include "rnn/layer/rnn_prepared.h"
+#include "rnn/layer/rnn_cpu.h"
 #include "tests/rnn/product/set_fixture.h"
 
 /* A case that runs on every kind of stack. */
@@ -115,7 +115,7 @@ static bool run_prepared(const shape *s, const kind *k, ashlar_dtype dtype, bool
     unsigned char *guard;
     void *const room =
         scratch(prepared, ashlar__rnn_prepared_bytes(&prepared->layout, false), &guard);
-    ashlar__rnn_prepare_of(dtype)(
+    ashlar__rnn_loops_of(dtype)->prepare(
         &(ashlar_prepare_args){.layout = &prepared->layout, .weights = weights, .prepared = room});
     for (size_t i = 0; i < GUARD_BYTES; i++) {
         CHECK(guard[i] == GUARD);

@@ -11,9 +11,8 @@
 #include "allocator/base/random.h"
 #include "arena/compute/convert.h"
 #include "arena/compute/workers.h"
-#include "rnn/layer/ops_cpu.h"
+#include "rnn/layer/ops.h"
 #include "rnn/layer/rnn_cpu.h"
-#include "rnn/layer/rnn_decode.h"
 
 enum { STEPS = 6, GUARD_BYTES = 64, GUARD = 0x5a, BLOCKS_MAX = 64 };
 
@@ -122,7 +121,7 @@ static void pass(const ashlar_decode_model *m, const sizes *s, const int32_t *to
                                        .weight = m->weight,
                                        .bias = m->bias,
                                        .y = out->logits};
-    ashlar__rnn_cpu_passes_of(dtype)[ASHLAR_RNN_FORWARD](&args);
+    ashlar__rnn_loops_of(dtype)->passes[ASHLAR_RNN_FORWARD](&args);
     (dtype == ASHLAR_F32 ? ashlar__linear_forward_f32 : ashlar__linear_forward_f64)(&linear);
 }
 
@@ -134,7 +133,7 @@ static void decode(const ashlar_decode_model *m, const sizes *s, const int32_t *
     const size_t h_bytes = layout->config.layers * s->batch * layout->state * item;
     const size_t c_bytes = layout->config.layers * s->batch * layout->config.hidden * item;
     const bool is_lstm = layout->config.cell == ASHLAR_RNN_LSTM;
-    const ashlar_decoder *const decoder = ashlar__decoder_of(layout->config.dtype);
+    const ashlar_decoder *const decoder = &ashlar__rnn_loops_of(layout->config.dtype)->decoder;
     void *const h[] = {take_zeros(h_bytes), take(h_bytes)};
     void *const c[] = {take_zeros(c_bytes), take(c_bytes)};
     ashlar_decode_args args = {.model = *m, .batch = s->batch};

@@ -7,7 +7,6 @@
 #include <float.h>
 
 #include "rnn/layer/sampling.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 #include "arena/compute/convert.h"

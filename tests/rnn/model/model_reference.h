@@ -7,7 +7,7 @@
 
 #include "tests/rnn/model/model_fixture.h"
 
-#include "rnn/layer/ops_cpu.h"
+#include "rnn/layer/ops.h"
 #include "rnn/layer/rnn_cpu.h"
 
 /* The arena's tensors: the embedding, the stack's, then the linear layer's two. */
@@ -122,14 +122,14 @@ static inline void run_reference(reference *r, const made_batch *made) {
     }
     reference_arguments(r, made, &s);
     ashlar__embedding_forward_f64(&s.embedding);
-    ashlar__rnn_cpu_passes_of(ASHLAR_F64)[ASHLAR_RNN_FORWARD](&s.rnn);
+    ashlar__rnn_loops_of(ASHLAR_F64)->passes[ASHLAR_RNN_FORWARD](&s.rnn);
     ashlar__linear_forward_f64(&s.linear);
     r->loss = 0;
     s.loss.loss = &r->loss;
     ashlar__cross_entropy_f64(&s.loss);
     ashlar__linear_backward_f64(&s.linear);
-    ashlar__rnn_cpu_passes_of(ASHLAR_F64)[ASHLAR_RNN_BACKWARD_DATA](&s.rnn);
-    ashlar__rnn_cpu_passes_of(ASHLAR_F64)[ASHLAR_RNN_BACKWARD_WEIGHTS](&s.rnn);
+    ashlar__rnn_loops_of(ASHLAR_F64)->passes[ASHLAR_RNN_BACKWARD_DATA](&s.rnn);
+    ashlar__rnn_loops_of(ASHLAR_F64)->passes[ASHLAR_RNN_BACKWARD_WEIGHTS](&s.rnn);
     ashlar__embedding_backward_f64(&s.embedding);
     close_reference_step(&s);
 }

@@ -52,39 +52,6 @@ CASE(so_they_are_with_every_cell) {
     }
 }
 
-/* Leftovers in every buffer, sizes beyond what is needed, work delayed: the same bits. */
-CASE(sizes_and_order_of_execution_do_not_change_a_bit) {
-    static const char *const specs[] = {"memory=64MiB", "memory=64MiB,mode=adversarial,seed=1",
-                                        "memory=64MiB,mode=adversarial,seed=2"};
-    enum { LARGEST = 65536 };
-    static char first[LARGEST];
-    double loss = 0;
-    made_batch made;
-    make_batch(&made, 6, 4, LENGTHS);
-    for (size_t i = 0; i < 3; i++) {
-        REQUIRE(open_model(specs[i], ASHLAR_REGIONS_ALL));
-        const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);
-        REQUIRE(bytes <= LARGEST);
-        ashlar_step_sizes sizes;
-        CHECK(ashlar__model_sizes(model, 20, 4, &sizes) == ASHLAR_OK);
-        unsigned char *dirty = take((size_t)1 << 20, streams[1]);
-        CHECK(ashlar_fill(device, dirty, 0xff, (size_t)1 << 20, streams[1]) == ASHLAR_OK);
-        give(dirty);
-        CHECK(queue_step_sized(&made, &sizes) == ASHLAR_OK);
-        wait_for(streams[1]);
-        if (i == 0) {
-            loss = results->loss;
-            memcpy(first, region_of(ASHLAR_REGION_GRADIENTS), bytes);
-        }
-        CHECK(results->loss == loss);
-        CHECK(memcmp(first, region_of(ASHLAR_REGION_GRADIENTS), bytes) == 0);
-        run_step(&made);
-        CHECK(results->loss == loss);
-        CHECK(memcmp(first, region_of(ASHLAR_REGION_GRADIENTS), bytes) == 0);
-        close_model();
-    }
-}
-
 /* ---- buffers ---- */
 
 CASE_WITH(every_buffer_has_its_size_and_tag_and_goes_back, open_usual_model()) {
@@ -231,7 +198,7 @@ CASE(impossible_shapes_are_refused) {
 
 static ashlar_warmup_options lengths_to(size_t max_steps) {
     return (ashlar_warmup_options){
-        .stream = streams[1], .min_length = 1, .max_length = max_steps, .length_bucket_count = 1};
+        .stream = streams[1], .min_length = 1, .max_length = max_steps, .length_range_count = 1};
 }
 
 /* What the steps are made of: device memory for one window of `steps` x batch at most. */

@@ -6,7 +6,7 @@
 
 #include "arena/compute/convert.h"
 #include "rnn/layer/backend.h"
-#include "rnn/layer/rnn_decode.h"
+#include "rnn/layer/rnn_cpu.h"
 #include "rnn/model/text_sampler.h"
 
 static ashlar_text_sampler *sampler;
@@ -70,7 +70,7 @@ static void distribution_after(const int32_t *history, size_t count, double temp
     reference_arguments(&r, &made, &s);
     s.layout.config.dropout = 0; /* it has a reserve, as in training */
     ashlar__embedding_forward_f64(&s.embedding);
-    ashlar__rnn_cpu_passes_of(ASHLAR_F64)[ASHLAR_RNN_FORWARD](&s.rnn);
+    ashlar__rnn_loops_of(ASHLAR_F64)->passes[ASHLAR_RNN_FORWARD](&s.rnn);
     ashlar__linear_forward_f64(&s.linear);
     const ashlar_softmax_args softmax = {.rows = 1,
                                          .classes = CLASSES,

@@ -6,7 +6,7 @@
 
 #include "tests/check.h"
 
-#include "arena/compute/instruction_set.h"
+#include "arena/compute/element.h"
 
 /* Skipped as a whole where the processor lacks the set that is asked for. */
 #define RUN_CASES_OF_SET()                                     \

@@ -1,7 +1,7 @@
 /*
  * test_blas.c - the matrix product against three plain loops, for every set of instructions.
  */
-#include "rnn/product/blas_impl.h"
+#include "rnn/product/blas.h"
 
 #include <limits.h>
 

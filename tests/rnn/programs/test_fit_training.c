@@ -12,7 +12,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/random.h"
 #include "allocator/soft/soft.h"
-#include "rnn/programs/fit.h"
+#include "rnn/programs/train_program.h"
 #include "rnn/train/tasks.h"
 
 enum {

@@ -178,4 +178,26 @@ CASE(a_device_that_cannot_be_opened_is_an_exit_status) {
     CHECK(ASHLAR_EXIT_USAGE == 2 && ASHLAR_EXIT_FAILED == 1);
 }
 
+/* ---- files ---- */
+
+CASE(two_names_of_one_file_are_the_same) {
+    char folder[] = "/tmp/ashlar-program-XXXXXX";
+    REQUIRE(mkdtemp(folder) != NULL && chdir(folder) == 0);
+    FILE *file = fopen("one", "w");
+    REQUIRE(file != NULL && fclose(file) == 0);
+    file = fopen("two", "w");
+    REQUIRE(file != NULL && fclose(file) == 0);
+    CHECK(symlink("one", "link") == 0);
+    CHECK(ashlar__program_is_same_file("one", "one"));
+    CHECK(ashlar__program_is_same_file("one", "./one"));
+    CHECK(ashlar__program_is_same_file("link", "one"));
+    CHECK(!ashlar__program_is_same_file("one", "two"));
+    CHECK(!ashlar__program_is_same_file("one", "absent") &&
+          !ashlar__program_is_same_file("absent", "one"));
+    CHECK(ashlar__program_is_same_file("absent", "absent"));
+    CHECK(!ashlar__program_is_same_file("absent", "missing"));
+    CHECK(unlink("link") == 0 && unlink("one") == 0 && unlink("two") == 0);
+    CHECK(chdir("/") == 0 && rmdir(folder) == 0);
+}
+
 RUN_CASES()

@@ -6,7 +6,7 @@
 
 #include "allocator/base/host.h"
 #include "rnn/programs/program.h"
-#include "rnn/programs/train_ranks.h"
+#include "rnn/programs/train_program.h"
 
 static const char *rank_here;
 

@@ -7,10 +7,9 @@
 #include <fcntl.h>
 #include <termios.h>
 
-#include "allocator/base/error.h"
 #include "tests/rnn/programs/report_fixture.h"
 #include "tests/text.h"
-#include "rnn/programs/text.h"
+#include "rnn/programs/train_program.h"
 
 enum { BYTES = 600, TEXT_MAX = 4096 };
 

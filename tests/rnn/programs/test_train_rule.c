@@ -1,7 +1,7 @@
 /*
  * test_train_rule.c - the optimizers, schedules and the loss scale that a training may go by.
  */
-#include "rnn/programs/train_command.h"
+#include "rnn/programs/train_program.h"
 
 #include "tests/rnn/train/train_fixture.h"
 

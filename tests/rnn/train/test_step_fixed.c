@@ -10,7 +10,7 @@
 #include "rnn/train/train_impl.h"
 #include "tests/check.h"
 
-enum { STEPS = 24, PLANTED_AT = 8, GRAPHS = 100 };
+enum { STEPS = 24, PLANTED_AT = 8 };
 
 static shown runs[2];
 static ashlar_train_report reports[2];
@@ -31,11 +31,10 @@ static void check_same_losses(void) {
 }
 
 /* Train by calls, then by graphs, with a change planted by `show`. */
-static void train_twice(const ashlar_train_config *config, size_t graphs,
-                        ashlar_train_show_fn plant) {
+static void train_twice(const ashlar_train_config *config, ashlar_train_show_fn plant) {
     for (size_t i = 0; i < 2; i++) {
         ashlar_train_config one = *config;
-        one.graphs = i == 0 ? 0 : graphs;
+        one.graphs = i == 1;
         runs[i] = (shown){0};
         REQUIRE(open_trainer(&one) == ASHLAR_OK);
         CHECK(ashlar__trainer_run(trainer, plant, &runs[i], &reports[i]) == ASHLAR_OK);
@@ -45,7 +44,7 @@ static void train_twice(const ashlar_train_config *config, size_t graphs,
 }
 
 static void check_all_launched(const ashlar_train_config *config) {
-    train_twice(config, GRAPHS, show);
+    train_twice(config, show);
     const ashlar_graph_report *g = &reports[1].graphs;
     CHECK(g->launched == STEPS && g->eager == 0 && g->refused == 0 && g->note[0] == '\0');
     CHECK(reports[1].calls_per_step <= 3 && reports[1].training.management == 0);
@@ -95,10 +94,10 @@ CASE_WITH(without_padding_they_are_those_of_every_training, open_text("memory=25
                                         .rate = config.schedule.rate,
                                         .warmup_steps = 4,
                                         .total_steps = STEPS};
-    config.graphs = GRAPHS;
+    config.graphs = true;
     CHECK(train(&config, &runs[1], &reports[1]) == ASHLAR_OK);
     CHECK(reports[1].graphs.launched == STEPS);
-    config.graphs = 0;
+    config.graphs = false;
     config.pads = false;
     CHECK(train(&config, &runs[0], &reports[0]) == ASHLAR_OK);
     check_same_losses();
@@ -112,7 +111,7 @@ CASE(any_order_that_the_events_allow_gives_the_same_losses) {
         CHECK(train(&config, &runs[0], &reports[0]) == ASHLAR_OK);
         close_text();
         for (int seed = 1; seed <= 6; seed++) {
-            config.graphs = seed % 3 == 0 ? 0 : seed % 3 == 1 ? GRAPHS : 3;
+            config.graphs = seed % 3 != 0;
             REQUIRE(open_text(drawn_order("memory=256MiB", seed)));
             CHECK(train(&config, &runs[1], &reports[1]) == ASHLAR_OK);
             check_same_losses();
@@ -121,21 +120,13 @@ CASE(any_order_that_the_events_allow_gives_the_same_losses) {
     }
 }
 
-CASE_WITH(the_graphs_used_last_are_kept, open_text("memory=256MiB")) {
-    const ashlar_train_config config = padded_config();
-    train_twice(&config, 3, show);
-    const ashlar_graph_report *g = &reports[1].graphs;
-    CHECK(g->launched == STEPS && g->eager == 0 && g->refused == 0);
-    CHECK(g->evicted > 0 && g->captured == g->evicted + 3);
-}
-
 /* The step that is saved draws no batch ahead, since the file has the sampler's position. */
 CASE_WITH(a_file_saved_on_the_way_goes_on_as_the_training_did, open_text("memory=256MiB")) {
     enum { SAVED = 20 };
     char path[96];
     ashlar_train_config config = padded_config();
     (void)snprintf(path, sizeof path, "%s/saved", folder);
-    config.graphs = GRAPHS;
+    config.graphs = true;
     config.save_file = path;
     config.save_every = SAVED;
     CHECK(train(&config, &runs[0], &reports[0]) == ASHLAR_OK);
@@ -152,68 +143,17 @@ CASE_WITH(a_file_saved_on_the_way_goes_on_as_the_training_did, open_text("memory
 
 /* ---- what has changed ---- */
 
-/* What is changed once PLANTED_AT steps have been shown, and what the report calls it. */
-typedef struct change {
-    void (*plant)(void);
-    const char *name;
-} change;
-
-static const change *planted;
-static void *extra; /* a block that the change needs until the end */
+static void (*planted)(void); /* called once PLANTED_AT steps have been shown */
+static void *extra;           /* a block that it needs until the end */
 
 static void show_and_plant(void *context, const ashlar_train_progress *progress) {
     show(context, progress);
     if (progress->step == PLANTED_AT) {
-        planted->plant();
+        planted();
     }
     if (progress->step == STEPS) {
         CHECK(ashlar_free(trainer->allocator, extra) == ASHLAR_OK);
         extra = NULL;
-    }
-}
-
-static void plant_dropout(void) {
-    model_of(trainer)->rnn->layout.config.dropout = 0.5;
-}
-
-static void plant_rate(void) {
-    trainer->config.schedule.rate /= 2;
-}
-
-/* Blocks for the losses that stand in for the trainer's own, which the trainer frees. */
-static void plant_losses(void) {
-    void *other = NULL;
-    CHECK(ashlar_alloc_tagged(trainer->allocator, 256, ASHLAR_TAG_WORKSPACE, trainer->stream,
-                              &other) == ASHLAR_OK);
-    CHECK(ashlar_stream_synchronize(device, trainer->stream) == ASHLAR_OK);
-    CHECK(ashlar_free(trainer->allocator, trainer->votes) == ASHLAR_OK);
-    trainer->votes = other;
-    trainer->losses = trainer->votes + 1;
-}
-
-/* A scale of 1, as it is without loss scaling, in another place. */
-static void plant_scale(void) {
-    CHECK(ashlar_alloc(trainer->allocator, sizeof(double), trainer->stream, &extra) == ASHLAR_OK);
-    *(double *)extra = 1; /* eager: no work is queued */
-    trainer->task->loss_scale = extra;
-}
-
-CASE_WITH(what_has_changed_since_the_capture_is_queued_and_named, open_text("memory=256MiB")) {
-    static const change changes[] = {
-        {plant_dropout, "--dropout"},
-        {plant_rate, "--learning-rate"},
-        {plant_losses, "the losses' address"},
-        {plant_scale, "the loss scale's address"},
-    };
-    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-        const ashlar_train_config config = padded_config();
-        planted = &changes[i];
-        train_twice(&config, GRAPHS, show_and_plant);
-        const ashlar_graph_report *g = &reports[1].graphs;
-        CHECK(g->refused > 0 && g->eager == g->refused && g->launched == STEPS - g->eager);
-        CHECK_HAS(g->note, "changed since the capture: ");
-        CHECK_HAS(g->note, changes[i].name);
-        CHECK(g->launched > PLANTED_AT + 2); /* captured anew */
     }
 }
 
@@ -230,16 +170,16 @@ static void plant_thief(void) {
 CASE_WITH(other_addresses_are_no_reason_to_go_wrong, open_text("memory=256MiB")) {
     ashlar_train_config config = padded_config();
     config.buckets = 1;
-    planted = &(const change){plant_thief, NULL};
-    train_twice(&config, GRAPHS, show_and_plant);
+    planted = plant_thief;
+    train_twice(&config, show_and_plant);
     CHECK(reports[1].graphs.refused > 0 && reports[1].graphs.eager > 0);
-    CHECK_HAS(reports[1].graphs.note, "the addresses that the plan gives");
+    CHECK_HAS(reports[1].graphs.note, "changed since the capture: the addresses that the plan gives");
 }
 
 CASE_WITH(without_a_plan_steps_are_queued, open_text("memory=256MiB")) {
     ashlar_train_config config = padded_config();
     config.without_plan = true;
-    train_twice(&config, GRAPHS, show);
+    train_twice(&config, show);
     CHECK(reports[1].graphs.launched == 0 && reports[1].graphs.eager == STEPS);
     CHECK_HAS(reports[1].graphs.note, "there is no plan");
 }
@@ -250,7 +190,7 @@ CASE_WITH(a_task_that_cannot_be_padded_says_so, open_text("memory=256MiB")) {
     ashlar_task *task = NULL;
     config.pads = false;
     CHECK(train(&config, &runs[0], &reports[0]) == ASHLAR_OK);
-    config.graphs = GRAPHS;
+    config.graphs = true;
     runs[1] = (shown){0};
     REQUIRE(ashlar__task_text_create(corpus, &config, &task) == ASHLAR_OK);
     task->cannot_pad = "it is a test";
@@ -279,7 +219,7 @@ CASE_WITH(a_step_that_cannot_be_captured_is_queued, open_text("memory=256MiB")) 
     real = driver->table;
     driver->table.stream_begin_capture = fail_at_first;
     failures_left = 4; /* two of the four lengths */
-    train_twice(&config, GRAPHS, show);
+    train_twice(&config, show);
     driver->table = real;
     const ashlar_graph_report *g = &reports[1].graphs;
     CHECK(g->refused == 4 && g->captured == 4);
@@ -298,7 +238,7 @@ CASE_WITH(a_lack_of_host_memory_is_an_error_or_a_step_that_is_queued, open_text(
     ashlar_train_config config = padded_config();
     size_t refused = 0;
     config.steps = 2;
-    config.graphs = 2;
+    config.graphs = true;
     real = driver->table;
     driver->table.graph_launch = launch_whole;
     for (unsigned long n = 1; n < 1500; n += 1 + n / 16) {
@@ -312,56 +252,6 @@ CASE_WITH(a_lack_of_host_memory_is_an_error_or_a_step_that_is_queued, open_text(
     }
     driver->table = real;
     CHECK(refused > 0);
-}
-
-/* ---- which captured steps are kept ---- */
-
-static ashlar_step_graphs graphs;
-
-static void put(size_t length, size_t buffer) {
-    ashlar_step_graph *place = ashlar__step_graphs_place(&graphs);
-    ashlar__step_graph_drop(place);
-    place->length = length;
-    place->buffer = buffer;
-    place->used_at = ++graphs.uses;
-}
-
-CASE(a_graph_is_found_by_length_and_buffer) {
-    REQUIRE(ashlar__step_graphs_init(&graphs, 3) == ASHLAR_OK);
-    CHECK(ashlar__step_graphs_find(&graphs, 8, 0) == NULL);
-    put(8, 0);
-    put(8, 1);
-    const ashlar_step_graph *found = ashlar__step_graphs_find(&graphs, 8, 1);
-    CHECK(found != NULL && found->length == 8 && found->buffer == 1);
-    CHECK(ashlar__step_graphs_find(&graphs, 8, 0) != found);
-    CHECK(ashlar__step_graphs_find(&graphs, 9, 0) == NULL);
-    ashlar__step_graphs_finish(&graphs);
-}
-
-CASE(the_one_used_longest_ago_makes_way) {
-    REQUIRE(ashlar__step_graphs_init(&graphs, 3) == ASHLAR_OK);
-    put(1, 0);
-    put(2, 0);
-    put(3, 0);
-    CHECK(ashlar__step_graphs_place(&graphs)->length == 1);
-    CHECK(ashlar__step_graphs_find(&graphs, 1, 0) != NULL);
-    CHECK(ashlar__step_graphs_place(&graphs)->length == 2);
-    put(4, 0); /* in the place of 2 */
-    CHECK(ashlar__step_graphs_find(&graphs, 2, 0) == NULL);
-    CHECK(ashlar__step_graphs_find(&graphs, 3, 0) != NULL);
-    CHECK(ashlar__step_graphs_place(&graphs)->length == 1);
-    ashlar__step_graph_drop(ashlar__step_graphs_find(&graphs, 4, 0));
-    CHECK(ashlar__step_graphs_place(&graphs)->length == 0); /* a free place first */
-    ashlar__step_graphs_finish(&graphs);
-    ashlar__step_graphs_finish(&graphs);
-}
-
-CASE(without_host_memory_there_are_none) {
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__step_graphs_init(&graphs, 3) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
-    CHECK(graphs.most == 0);
-    ashlar__step_graphs_finish(&graphs);
 }
 
 RUN_CASES()

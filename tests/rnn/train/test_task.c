@@ -7,8 +7,6 @@
 
 #include <ashlar/arena.h>
 
-#include "allocator/base/json.h"
-#include "rnn/data/batcher.h"
 #include "rnn/train/shards.h"
 #include "rnn/train/task_options.h"
 
@@ -108,29 +106,6 @@ CASE_WITH(gradients_are_those_of_the_whole_batch, open_text("memory=256MiB")) {
         }
     }
     check_micro(3, 5); /* in chunks too */
-}
-
-CASE(a_training_is_the_same_to_tolerance_in_a_fraction_of_the_memory) {
-    static shown runs[2];
-    ashlar_train_report reports[2];
-    for (size_t i = 0; i < 2; i++) {
-        const ashlar_train_config config = config_in(i == 0 ? 1 : 4);
-        REQUIRE(open_text("memory=256MiB"));
-        REQUIRE(train(&config, &runs[i], &reports[i]) == ASHLAR_OK);
-        close_text();
-        CHECK_ZU(reports[i].training.management, 0);
-        CHECK_ZU(reports[i].step_memory.misses, 0);
-        CHECK_ZU(reports[i].step_memory.hits, STEPS * 9 * (i == 0 ? 1 : 4));
-        CHECK_ZU(reports[i].step_memory.bound_bytes, reports[i].step_bytes);
-    }
-    for (size_t step = 0; step < STEPS; step++) {
-        CHECK_NEAR(runs[1].steps[step].loss_step, runs[0].steps[step].loss_step, 0, 1e-4);
-    }
-    CHECK(reports[1].step_bytes < reports[0].step_bytes * 3 / 10);
-    CHECK_ZU(reports[1].savings_count, 1);
-    CHECK(strcmp(reports[1].savings[0].option, "accumulate") == 0);
-    CHECK_ZU(reports[1].savings[0].value, 4);
-    CHECK_ZU(reports[1].savings[0].bytes, reports[0].step_bytes); /* as it was measured there */
 }
 
 CASE_WITH(a_batch_that_cannot_be_divided_is_refused, open_text("memory=256MiB")) {

@@ -268,26 +268,6 @@ CASE(the_plan_changes_no_loss_and_serves_every_block) {
           planned->bound_bytes < not->bound_bytes + 9 * 512);
 }
 
-CASE(the_seed_decides_and_the_order_of_execution_does_not) {
-    static const char *const specs[] = {"memory=256MiB", "memory=256MiB",
-                                        "memory=256MiB,mode=adversarial,seed=1",
-                                        "memory=256MiB,mode=adversarial,seed=2", "memory=256MiB"};
-    static shown runs[5];
-    for (size_t i = 0; i < 5; i++) {
-        ashlar_train_config config = small_config(15);
-        config.seed += i == 4;
-        REQUIRE(open_text(specs[i]));
-        REQUIRE(train(&config, &runs[i], &report) == ASHLAR_OK);
-        close_text();
-    }
-    for (size_t step = 0; step < 15; step++) {
-        for (size_t i = 1; i < 4; i++) {
-            CHECK(runs[i].steps[step].loss == runs[0].steps[step].loss);
-        }
-        CHECK(runs[4].steps[step].loss != runs[0].steps[step].loss);
-    }
-}
-
 /* What leaks, from its fifth step on. */
 typedef struct leak {
     ashlar_allocator *allocator;

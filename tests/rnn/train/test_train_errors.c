@@ -4,10 +4,6 @@
  */
 #include "tests/rnn/train/train_fixture.h"
 
-#include <time.h>
-
-#include "rnn/train/prefetch.h"
-
 /* ---- what goes wrong while it runs ---- */
 
 static void spoil_the_third_step(void *context, const ashlar_train_progress *progress) {

@@ -1,13 +1,15 @@
-/* instruction_set.c - chooses the instruction set of compiled loops: the best one that the
- * processor runs, or a lesser one that ASHLAR_ISA names. */
-#include "arena/compute/instruction_set.h"
+/* element.c - chooses the instruction set of compiled loops: the best one that the processor
+ * runs, or a lesser one that ASHLAR_ISA names; converts values from one element type to another. */
+#include "arena/compute/element.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "arena/compute/convert.h"
 
 #define NAME(set, bytes, registers) [ASHLAR_SET_##set] = #set,
 static const char *const names[] = {ASHLAR_SET_MAP(NAME)};
@@ -65,4 +67,50 @@ ashlar_status ashlar__instruction_set_check(void) {
                  choice.can_run[set] && set > 0 ? ", " : "", choice.can_run[set] ? names[set] : "");
     }
     return ashlar__fail(ASHLAR_EINVAL, "ASHLAR_ISA=%s: this processor runs %s", choice.given, list);
+}
+
+_Static_assert(ASHLAR_DTYPE_COUNT == 4, "F64, F32 and two of 16 bits");
+
+/* Exact for every type. */
+static double read_value(ashlar_dtype dtype, const void *in) {
+    uint16_t half;
+    float single;
+    double wide;
+    if (dtype == ASHLAR_F64) {
+        memcpy(&wide, in, sizeof wide);
+        return wide;
+    }
+    if (dtype == ASHLAR_F32) {
+        memcpy(&single, in, sizeof single);
+        return (double)single;
+    }
+    memcpy(&half, in, sizeof half);
+    return (double)(dtype == ASHLAR_F16 ? ashlar__float_from_f16(half)
+                                        : ashlar__float_from_bf16(half));
+}
+
+static void write_value(ashlar_dtype dtype, void *out, double value) {
+    const float single = (float)value;
+    const uint16_t half =
+        dtype == ASHLAR_F16 ? ashlar__f16_from_float(single) : ashlar__bf16_from_float(single);
+    memcpy(out,
+           dtype == ASHLAR_F64   ? (const void *)&value
+           : dtype == ASHLAR_F32 ? (const void *)&single
+                                 : &half,
+           ashlar_dtype_bytes(dtype));
+}
+
+void ashlar__convert(ashlar_dtype to, void *out, ashlar_dtype from, const void *in, size_t count) {
+    const size_t to_bytes = ashlar_dtype_bytes(to), from_bytes = ashlar_dtype_bytes(from);
+    ASHLAR_ASSERT(to_bytes != 0 && from_bytes != 0);
+    ASHLAR_CHECK2((const char *)out >= (const char *)in + count * from_bytes ||
+                  (const char *)in >= (const char *)out + count * to_bytes || count == 0);
+    if (to == from) {
+        memcpy(out, in, count * to_bytes); /* keeps signalling NaNs, which arithmetic would quiet */
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        write_value(to, (char *)out + i * to_bytes,
+                    read_value(from, (const char *)in + i * from_bytes));
+    }
 }

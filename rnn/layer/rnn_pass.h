@@ -1,0 +1,146 @@
+/* rnn_pass.h - what the files of an RNN's pass share: a step of a cell, a pseudo-layer's steps,
+ * packed weights (internal; compiled for each element type and instruction set, see real.h). */
+#ifndef ASHLAR_RNN_PASS_H
+#define ASHLAR_RNN_PASS_H
+
+#include <ashlar/rnn.h>
+
+#include "rnn/layer/rnn_cpu.h"
+#include "rnn/product/real.h"
+
+/* The rows first, first + stride, .. that are below end. */
+typedef struct some_rows {
+    size_t first, stride, end;
+} some_rows;
+
+static inline size_t count_rows(some_rows rows) {
+    return rows.first < rows.end ? (rows.end - rows.first + rows.stride - 1) / rows.stride : 0;
+}
+
+/* A step of the n sequences still running, a row each. Arrays that a cell does not need are NULL or
+ * not read. */
+typedef struct cell_step {
+    size_t hidden;      /* H */
+    size_t gate_stride; /* elements from one row of `gates` to the next: K or a bit more */
+    size_t unit, units; /* forward computes only units unit .. unit + units - 1 of each row; units
+                         * 0: all */
+    const real *bias;   /* [K], forward: the bias of each column of gates */
+    real *gates;        /* [n, K], forward: in, W x (plus R h, except for the GRU); out, what
+                           backward needs. backward: in, the same; out, the gates' gradient */
+    real *sums;         /* [n, 3H], GRU. forward: in, R h. backward: out, gradient of R h */
+    const real *state;  /* [n, H], GRU: h before the step */
+    const real *cell;   /* [n, H], LSTM: c before the step */
+    real *next_cell;    /* [n, H], LSTM: c after the step. forward: out. backward: in */
+    real *output;       /* [n, H], h' before a projection. forward: out. backward: in */
+    real *doutput;      /* [n, H], backward: in, gradient of `output`. GRU: out, gradient of
+                           `state`, without the part that comes through R h */
+    real *dcell;        /* [n, H], backward, LSTM: in, gradient of next_cell; out, of cell */
+} cell_step;
+
+typedef void cell_function(const cell_step *s, some_rows rows);
+
+/* The forward functions of each ashlar_rnn_cell (rnn_step.c). Rows are independent, so any rows may
+ * be given. The formulas are those of rnn.h. */
+#define cell_forward ASHLAR_VARIANT(ashlar__cell_forward)
+extern cell_function *const cell_forward[ASHLAR_RNN_CELL_COUNT];
+
+/* One pseudo-layer of one call. */
+typedef struct layer_part {
+    size_t layer, direction;
+    size_t input;  /* in(l) */
+    size_t hidden; /* H */
+    size_t state;  /* P */
+    ashlar_rnn_view place[ASHLAR_RNN_TENSOR_COUNT];
+    real *gates;    /* [N, K], gate_stride apart */
+    real *states;   /* [B + N, P] */
+    real *cells;    /* [B + N, H] or [2B, H] */
+    real *fulls;    /* [N, H] */
+    real *doutputs; /* [N, P] */
+} layer_part;
+
+/* The address in `work` at a byte offset of the map. */
+static inline real *in_work(const ashlar_rnn_cpu_args *args, size_t offset) {
+    return (real *)(void *)((char *)args->b.work + offset);
+}
+
+/* The address in the prepared weights at a byte offset. */
+static inline const real *in_prepared(const ashlar_rnn_cpu_args *args, size_t offset) {
+    return (const real *)(const void *)((const char *)args->b.prepared + offset);
+}
+
+static inline size_t pseudo_layer_of(const ashlar_rnn_rows *batch, const layer_part *part) {
+    return part->layer * batch->layout->config.directions + part->direction;
+}
+
+/* Of which i state(i) (rnn_cpu.h) is the state before step t of a direction (side_before), and the
+ * state after it (side_after). */
+static inline size_t side_before(size_t direction, size_t t) {
+    return direction == 0 ? t : t + 1;
+}
+
+static inline size_t side_after(size_t direction, size_t t) {
+    return direction == 0 ? t + 1 : t;
+}
+
+/* A factor [depth, columns] that becomes panels (panel.h), which lie one behind the other. */
+typedef struct matrix_packing {
+    bool trans;   /* weights are stored transposed */
+    bool is_bf16; /* panels are; only a transposed factor of floats */
+    size_t columns, depth;
+    const real *weights;
+    size_t ld;
+    void *panels;
+} matrix_packing;
+
+/* Shared by the workers. */
+#define pack_matrix ASHLAR_VARIANT(ashlar__pack_matrix)
+void pack_matrix(matrix_packing m);
+
+/* c [count, columns] = or += a [count, depth] times a factor in panels, depth * PANEL elements
+ * each. depth must be > 0. backwards: from the last columns on, where there is one row. */
+#define multiply_packed ASHLAR_VARIANT(ashlar__multiply_packed)
+void multiply_packed(size_t count, size_t columns, size_t depth, const real *a, size_t lda,
+                     const real *panels, bool adds, real *c, size_t ldc, bool backwards);
+
+/* bias [K] = for each column of gates, the sum of all biases that are added to it. */
+#define gather_bias ASHLAR_VARIANT(ashlar__gather_bias)
+void gather_bias(const ashlar_rnn_layout *layout, size_t pseudo_layer, const real *weights,
+                 real *bias);
+
+/* A right factor op(weights) [depth, columns], with which rows are multiplied. */
+typedef struct factor {
+    bool trans;
+    size_t columns, depth;
+    const real *weights;
+    size_t ld;
+    const real *panels; /* NULL: not packed, because there are few steps */
+    size_t pieces;
+} factor;
+
+/* All steps of one pseudo-layer, forward or backward. */
+typedef struct layer_run {
+    const ashlar_rnn_rows *batch;
+    const layer_part *part;
+    bool is_forward;
+    const real *bias; /* [K], forward */
+    const real *dy;   /* backward: this pseudo-layer's columns of [N, D*P] */
+    real *dh;         /* [B, P] gradient of h: in, of the last states; out, of the first states */
+    real *dc;         /* [B, H] gradient of c, likewise */
+    /* the rest is set by run_layer() */
+    real *sums;       /* [B, G*H] */
+    real *full;       /* [B, H], with a projection */
+    factor recurrent; /* R, in forward R^T */
+    factor project;   /* Wp, in forward Wp^T, with a projection */
+} layer_run;
+
+/* Run all steps, shared by the threads. */
+#define run_layer ASHLAR_VARIANT(ashlar__run_layer)
+void run_layer(layer_run run, const ashlar_rnn_cpu_args *args);
+
+/* The passes (rnn_pass.c). */
+#define forward_pass ASHLAR_VARIANT(ashlar__rnn_forward)
+#define backward_data_pass ASHLAR_VARIANT(ashlar__rnn_backward_data)
+#define backward_weights_pass ASHLAR_VARIANT(ashlar__rnn_backward_weights)
+ashlar_rnn_cpu_pass forward_pass, backward_data_pass, backward_weights_pass;
+
+#endif /* ASHLAR_RNN_PASS_H */

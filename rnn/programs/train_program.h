@@ -1,0 +1,295 @@
+/* train_program.h - the parts of ashlar-train and ashlar-sample (internal). */
+#ifndef ASHLAR_TRAIN_PROGRAM_H
+#define ASHLAR_TRAIN_PROGRAM_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <ashlar/reduce.h>
+
+#include "allocator/base/json.h"
+#include "rnn/model/text_sampler.h"
+#include "rnn/programs/options.h"
+#include "rnn/train/step_record.h"
+#include "rnn/train/tasks.h"
+#include "rnn/train/train.h"
+
+/* ---- the command line ---- */
+
+typedef struct ashlar_train_rule {
+    const char *optimizer; /* a name that ashlar_optimizer_name() returns */
+    const char *schedule;  /* a name in ASHLAR_SCHEDULE_MAP */
+    size_t warmup_steps;
+    double floor;     /* of schedule "cosine" */
+    size_t step_size; /* of schedule "step" */
+    double gamma;     /* of schedule "step" */
+} ashlar_train_rule;
+
+/* Apply the rule to `config`, in which all other values must be set. Errors: ASHLAR_EINVAL; the
+ * detail names the option. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_rule_apply(const ashlar_train_rule *rule,
+                                                         ashlar_train_config *config);
+
+/* The options that only a tagger has. */
+typedef struct ashlar_train_tagger_options {
+    ashlar_task_tagger_config tags;
+    ashlar_tagger_corpus_config corpus; /* max_words is not used: --max-length sets it */
+    size_t label_embedding;             /* width of a fed-back label's vector */
+    bool feeds_labels;
+} ashlar_train_tagger_options;
+
+typedef struct ashlar_train_command {
+    ashlar_option_list data;
+    const char *model;
+    bool is_tagger; /* `model` is "tagger" */
+    ashlar_train_config train;
+    ashlar_train_tagger_options tags;
+    ashlar_train_rule rule;
+    const char *cell;
+    const char *dtype;
+    const char *algorithm;
+    const char *html; /* NULL: no page is wanted */
+    const char *recompute;
+    const char *device;
+    const char *json;
+    const char *fit;  /* --fit as text; NULL: train */
+    size_t fit_bytes; /* the same size in bytes */
+    const char *vary;
+    const char *losses;
+    const char *snapshot;
+    bool verifies;
+    size_t sample_bytes;
+    size_t held_out; /* goes to `train` and to `tags` */
+    size_t threads;
+    bool is_reproducible;
+    size_t timeout_s; /* for which ranks wait for each other */
+    bool is_quiet;
+    bool is_stopped; /* not an option: a signal ended the training */
+    bool wants_help;
+} ashlar_train_command;
+
+/* Answer --version and --completion. True: one was given, and that is all. */
+bool ashlar__train_command_answer(const char *program, int argc, char **argv);
+
+/* Read the command line. Options that are not given get their defaults. Texts in *out point into
+ * `argv`. Errors: ASHLAR_EINVAL; the detail names the option. With --help, combinations are not
+ * checked. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_command_read(int argc, char **argv,
+                                                           ashlar_train_command *out);
+
+/* Print the help for one of the two models; `program` is the program's name. */
+void ashlar__train_command_print_help(FILE *out, const char *program, bool is_tagger);
+
+/* Check that every output can be written, before hours of training. Errors: those of
+ * ashlar__program_check_writable(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_command_check_writable(const ashlar_train_command *c);
+
+/* ---- text that a model writes ---- */
+
+typedef struct ashlar_text_config {
+    ashlar_text_sampler_config sampler;
+    const char *prime; /* [prime_bytes], text to begin with: the model reads it first */
+    size_t prime_bytes;
+    size_t bytes; /* to write after the prime, in each of sampler.count texts; the mark between
+                   * records counts as one byte */
+} ashlar_text_config;
+
+/* Reports give the memory at a text's start, after this many bytes, and at its end. */
+enum { ASHLAR_TEXT_EARLY_BYTES = 1000 };
+
+typedef struct ashlar_text_memory {
+    uint64_t live_bytes;
+    uint64_t reserved_bytes;
+    uint64_t alloc_count; /* successful allocations so far */
+} ashlar_text_memory;
+
+/* `start` and all counts are from the moment when the model has read the prime. */
+typedef struct ashlar_text_report {
+    size_t bytes; /* written since the start, in all texts */
+    double seconds;
+    ashlar_text_memory start;
+    ashlar_text_memory early; /* after byte ASHLAR_TEXT_EARLY_BYTES, if there is one */
+    ashlar_text_memory end;
+    ashlar_phase_calls calls; /* since the start */
+} ashlar_text_report;
+
+/* Write the prime and the symbols that the model draws after it; the mark becomes a line
+ * "%". A terminal gets no control characters except tabs and line ends. Several texts are drawn
+ * together, kept in host memory, and written one behind the other with a line "%" in between, each
+ * with the prime and as it would be alone.
+ *
+ * report   NULL: not wanted; written only on success
+ *
+ * Errors: those of the sampler; ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW (several texts); ASHLAR_EIO
+ * (`out` cannot be written; its error flag is set). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__text_write(ashlar_model *model, FILE *out,
+                                                   const ashlar_text_config *config,
+                                                   ashlar_text_report *report);
+
+/* Write a report on a text by `model` to a file, as one JSON object. After an error the file is as
+ * it was. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__text_report_write(const char *path,
+                                                          const ashlar_model *model,
+                                                          const ashlar_text_config *config,
+                                                          const ashlar_text_report *report);
+
+/* ---- progress and signals ---- */
+
+/* Catch SIGINT and SIGTERM, except where the caller had them ignored. Returns a pointer to the
+ * number of the signal that came; 0: none yet. The second signal ends the process at once. */
+const volatile sig_atomic_t *ashlar__interrupt_catch(void);
+
+/* Set a line to write at the first signal; it must outlive the program's run. For one of several
+ * ranks: the launcher may end it while it waits for a rank that has died. */
+void ashlar__interrupt_announce(const char *line);
+
+/* The exit status after a signal: that of a process that the signal had killed. */
+int ashlar__interrupt_exit_status(void);
+
+/* "SIGINT" or "SIGTERM". */
+const char *ashlar__interrupt_name(void);
+
+typedef struct ashlar_progress {
+    FILE *out;
+    bool is_terminal;
+    double shown_at; /* when the last line was shown, in seconds */
+} ashlar_progress;
+
+void ashlar__progress_init(ashlar_progress *progress, FILE *out);
+
+/* For ashlar__trainer_run(); `context` is an ashlar_progress. */
+void ashlar__progress_show(void *context, const ashlar_train_progress *now);
+
+/* ---- one of several processes ---- */
+
+/* ashlar_ranks_open(), which waits in MPI's start-up for all ranks and cannot be told to give up.
+ * If they have not joined in time, print a line and end the process with ASHLAR_EXIT_FAILED;
+ * launchers then end the other ranks. Rank 0 does so after the time, the others some seconds later,
+ * if they are still there.
+ *
+ * program      its name, for the line
+ * timeout_ms   0: ashlar_ranks_open()'s
+ *
+ * Errors: those of ashlar_ranks_open(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_start(const char *program, uint32_t timeout_ms,
+                                                    ashlar_ranks **out);
+
+/* Join the processes that a launcher has started with this one; without any, only work out
+ * --reproducible. Sets c->train.ranks and c->train.shards, and on ranks above 0 takes all outputs
+ * out of the command. Threads that compute are divided among the processes of this machine, unless
+ * their number was given, and so are its CUDA devices, unless --device has one by its number. A
+ * rank that is told to end by SIGTERM says so.
+ *
+ * Errors: those of ashlar__ranks_start() and ashlar__shards_check(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc,
+                                                         char **argv);
+
+/* After a training: bring together what each rank has to report, for report->ranks. Every rank must
+ * call it; without ranks it does nothing. Ownership: *out is the caller's (ashlar__host_free()),
+ * also after an error. Errors: those of the collectives. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_gather(const ashlar_train_command *c,
+                                                           ashlar_train_report *report,
+                                                           ashlar_train_rank **out);
+
+void ashlar__train_ranks_print(const ashlar_train_report *report);
+void ashlar__train_ranks_put(ashlar_json_writer *writer, const ashlar_train_report *report);
+
+/* Leave the other ranks. If `exit_status` is not 0, they end, too. Returns `exit_status`. */
+int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status);
+
+/* As ashlar__program_fail(), but silent if another rank reports the failure. */
+int ashlar__train_ranks_fail(const ashlar_train_command *c, const char *program,
+                             ashlar_status status);
+
+/* ---- the report ---- */
+
+void ashlar__report_print(FILE *out, const ashlar_train_report *report);
+
+/* Add a description of the device to an open JSON object. */
+void ashlar__report_put_device(ashlar_json_writer *writer, const ashlar_device_info *device);
+
+/* Begin a document of the report and the options. The caller may add members, and closes it. */
+void ashlar__report_put(ashlar_json_writer *writer, const ashlar_task *task,
+                        const ashlar_train_config *config, const ashlar_train_report *report);
+
+/* If the tag grows, print since which step and by how much; if it does not, print nothing. */
+void ashlar__report_print_growth(FILE *out, ashlar_tag tag, const ashlar_tag_growth *growth);
+
+/* ---- the page of --html ---- */
+
+/* Makes a task like the training's for another configuration; the caller owns *out. */
+typedef ashlar_status (*ashlar_compare_task_fn)(void *context, const ashlar_train_config *config,
+                                                ashlar_task **out);
+
+/* A step's loss, nats per token. */
+typedef struct ashlar_page_loss {
+    size_t step;
+    double loss;   /* of its batch */
+    double recent; /* mean of the recent steps */
+} ashlar_page_loss;
+
+typedef struct ashlar_train_page {
+    ashlar_step_record *record; /* NULL: no page is wanted */
+    ashlar_page_loss *losses;
+    size_t loss_count, loss_capacity;
+    ashlar_json_writer document; /* open, from ashlar__train_page_report() on, for a page */
+} ashlar_train_page;
+
+/* Begin, and have the training's buffers recorded, if --html was given. Only rank 0 writes. Errors:
+ * ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_page_begin(ashlar_train_page *page,
+                                                         ashlar_train_command *command);
+void ashlar__train_page_end(ashlar_train_page *page);
+
+/* Note a step's losses. If there is no host memory for them, the page lacks the step. */
+void ashlar__train_page_note(ashlar_train_page *page, const ashlar_train_progress *now);
+
+/* Write the report for --json; with --html, keep it for ashlar__train_page_write(), which also
+ * writes it for --json. Errors: those of ashlar__json_writer_save(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_page_report(ashlar_train_page *page,
+                                                          const ashlar_train_command *command,
+                                                          const ashlar_task *task,
+                                                          const ashlar_train_report *report);
+
+/* With --html, compare ways to take memory, and write the page. The trainer must be gone, since it
+ * would take memory from those that are compared. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_page_write(ashlar_train_page *page,
+                                                         const ashlar_train_command *command,
+                                                         ashlar_device *device,
+                                                         ashlar_compare_task_fn make_task,
+                                                         void *context);
+
+/* ---- --fit ---- */
+
+/* Whether --vary takes `name`. */
+bool ashlar__train_fit_knows(const char *name);
+
+typedef struct ashlar_train_fitted {
+    const char *option; /* what varies, as an option without dashes */
+    size_t value;       /* the largest that runs */
+    size_t next;        /* the next larger one, which does not run; 0: there is none */
+    size_t need_bytes;  /* of the device: with 2 MiB less it does not run */
+    size_t trials;
+    double cudnn_bytes; /* a bound on the work space that cuDNN takes instead of the CPU's */
+} ashlar_train_fitted;
+
+/*
+ * Find the largest batch, length or width that command->vary names which runs on a device of
+ * command->fit_bytes, by dry warm-ups on a software device of its own. No device may be open.
+ * Errors: ASHLAR_ENOMEM (not even the least runs), ASHLAR_EINVAL, and those of the data.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_fit_find(const ashlar_train_command *command,
+                                                       ashlar_train_fitted *out);
+
+/* The same; then print it, and write it to command->json. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_fit(const ashlar_train_command *command);
+
+/*
+ * After a training failed for lack of memory, and its device is closed: add to the error's detail
+ * what the training needs, and whether --recompute auto would help. Returns ASHLAR_ENOMEM.
+ */
+ashlar_status ashlar__train_fit_explain(const ashlar_train_command *command);
+
+#endif /* ASHLAR_TRAIN_PROGRAM_H */
