@@ -267,7 +267,8 @@ void ashlar__remote_send(ashlar_cache *cache);
 /* Append freed blocks of a stream, linked by `older`, to its list. Any thread. */
 void ashlar__returned_add(ashlar_stream_state *state, ashlar_block *newest, ashlar_block *oldest);
 
-/* Put the blocks in a stream's list into its zones. The stream's holder is taken over. */
+/* Put the blocks that other threads have freed into their stream's zones. The cache that holds the
+ * stream, if one does, must be taken over: its thread stays out of it. */
 void ashlar__returned_put_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 
 /* Put them into the magazines or, when these are full, into the zones. Call it inside the cache

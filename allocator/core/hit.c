@@ -193,7 +193,8 @@ static ASHLAR_NOINLINE ashlar_status alloc_miss(ashlar_allocator *a, size_t byte
 
 /* ---- the cache ---- */
 
-/* For another stream than last time, or not what the step's plan expects. Inside the cache. */
+/* For another stream than last time, or not what the step's plan expects. The thread is inside its
+ * cache. */
 static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_t bytes,
                                                       ashlar_tag tag, ashlar_stream stream,
                                                       void **out) {

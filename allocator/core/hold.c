@@ -79,7 +79,8 @@ void ashlar__caches_take_over_locked(ashlar_allocator *a) {
     }
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         while (cache != own && atomic_load_explicit(&cache->is_busy, memory_order_acquire) != 0) {
-            sched_yield(); /* the owner is in the middle of a hit, and may have lost its core */
+            sched_yield(); /* the owner is inside a hit, and may wait for a processor: let it have
+                              this one */
         }
         ashlar__heap_catch_up(&a->heap, cache->use_clock);
     }

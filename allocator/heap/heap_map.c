@@ -63,7 +63,7 @@ static ashlar_status unmap_of_gap(ashlar_heap *heap, ashlar_block *gap,
     return ASHLAR_OK;
 }
 
-/* Unmap the memory of a window that is one gap, and that the device is done with. After an error
+/* Unmap the memory of a window without a block, which the device is done with. After an error
  * part of it is still mapped. */
 static ashlar_status unmap_window(ashlar_heap *heap, ashlar_window *w) {
     size_t count = w->mapped_count;

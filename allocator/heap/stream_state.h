@@ -281,8 +281,9 @@ bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
 bool ashlar__stream_state_can_wait(const ashlar_stream_state *state,
                                    const ashlar_driver_client *client);
 
-/* Whether the wait for a use stamped `tick` is for no work that was queued after memory was freed:
- * the use is over, or the oldest recording behind it is not late. */
+/* Whether a wait for a use stamped `tick` waits for that use alone: it is over, or the first event
+ * behind it was recorded at once. An event that is recorded late, when another stream wants the
+ * memory, comes behind work queued after the free. */
 bool ashlar__stream_state_is_prompt(const ashlar_stream_state *state, uint64_t tick);
 
 /* Whether the program made the stream, and so can end it. Default streams live as long as their

@@ -95,7 +95,8 @@ static inline size_t wall_right(const skyline *b, uint32_t end) {
 
 /* ---- changes ---- */
 
-/* Without host memory the skyline is useless: the search looks at memory->has_failed. */
+/* Where host memory runs out the skyline is wrong from here on, and memory->has_failed tells the
+ * search, which ends. */
 static void record(skyline *b, sky_change change) {
     sky_change *changes = ashlar__pack_grow(b->memory, b->changes, &b->change_capacity,
                                             b->change_count + 1, sizeof *changes);

@@ -164,8 +164,8 @@ struct ashlar_step_key {
     bool is_wanted;             /* record the next step although there is a plan */
     bool is_retired;            /* its plan goes as soon as no step replays it */
     bool is_stale;              /* like is_wanted, but also discard the present recording */
-    bool is_ordinary;           /* a warm-up without plans made it, or its plan was left: its steps
-                                 * are recorded only on request */
+    bool is_ordinary; /* a warm-up without plans made the key, or its plan was given up: its steps
+                       * are recorded only on request */
     bool is_warmed;             /* a warm-up made it, whose first key was warmup_key */
     uint64_t warmup_key;
     bool has_apart;             /* a recorded step was not merged, so the key is not planned */
@@ -183,7 +183,7 @@ typedef struct ashlar_planner {
     ashlar_plan_options options;
     ashlar_step_key *keys;
     ashlar_plan_memory *memories;
-    ashlar_plan_stats stats;  /* only the counts are kept; the sizes are computed on request */
+    ashlar_plan_stats stats;  /* only the counts; ashlar_plan_get_stats() computes the sizes */
     size_t active_step_count; /* steps under way */
     size_t recording_count;   /* steps under way that are recorded: <= active_step_count */
     bool is_installing;       /* memory is being taken for a plan, perhaps without the lock */

@@ -279,7 +279,8 @@ static void choose_buckets(ashlar_arena *arena) {
     arena->bucket_count = bucket + 1;
 }
 
-/* Pad each bucket's last group, so that every rank's shard is a multiple of ASHLAR_ARENA_ALIGN. */
+/* Pad the last group of tensors in each bucket, so that every rank's shard is a multiple of
+ * ASHLAR_ARENA_ALIGN. */
 static ashlar_status pad_buckets(ashlar_arena *arena) {
     size_t step = 0, bytes = 0;
     ASHLAR_FAIL_IF(!ashlar__mul(arena->world_size, ASHLAR_ARENA_ALIGN, &step), ASHLAR_EOVERFLOW,

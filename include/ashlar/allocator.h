@@ -163,7 +163,7 @@ ASHLAR_API void ashlar_allocator_destroy(ashlar_allocator *allocator);
  * Ownership: the caller owns *out until ashlar_free().
  * Threads:   any.  Stream: may queue one event wait on `stream`.
  * Errors:    ASHLAR_EINVAL (bytes; tag; a stream that is captured without a pool, see
- *            allocator.h), ASHLAR_ENOMEM (the detail gives the bytes requested, live and reserved,
+ *            below), ASHLAR_ENOMEM (the detail gives the bytes requested, live and reserved,
  *            the largest hole, and the driver's error), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. A call
  *            that fails loses no memory.
  * Cost:      a hit in the thread's cache takes no lock, makes no call out of the library and writes
@@ -187,7 +187,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_tagged(ashlar_allocator 
  *          ordered after the ashlar_alloc() of this block on the stream that allocated it, for
  *          example by a wait for an event recorded there, even if nothing was queued there since:
  *          only that stream is ordered after the block's earlier owner. Uses on further streams
- *          must be ordered before this free. A block of a graph pool (allocator.h) goes back to
+ *          must be ordered before this free. A block of a graph pool (below) goes back to
  *          its pool, whatever the stream.
  *
  * Threads: any.
@@ -508,7 +508,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_host(ashlar_d
  *                         that destroys the allocator
  *   leaks (leaks=on)      all live blocks by tag and size, most bytes first. Made by
  *                         ashlar_allocator_destroy(). For an allocator that is never destroyed it
- *                         is made when the process exits or the library is unloaded; then it makes
+ *                         is made when the process exits; then it makes
  *                         no driver call, since the driver may be gone, and is left out if another
  *                         thread is inside the allocator
  */

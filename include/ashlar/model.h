@@ -302,7 +302,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_init_weights(ashlar_arena *are
  * It is made of the parts of rnn.h and model.h, which a program may put together otherwise. All
  * weights lie in one arena, under PyTorch's names, so that optimizer.h, arena.h and reduce.h
  * work on them. Each call takes its buffers from the allocator and gives them back before it
- * returns, so that plan.h and plan.h can serve them from a plan: after the warm-up they need no
+ * returns, so that a plan (plan.h) can serve them: after the warm-up they need no
  * call of the driver.
  *
  * Threads: one at a time per network.

@@ -132,8 +132,8 @@ static ashlar_status set_range(fitting *f, ashlar_fit_options *o) {
     return ASHLAR_OK;
 }
 
-/* What cuDNN may take for its work space: a bound on what it takes for itself, and the gates of one
- * layer's steps. */
+/* What cuDNN may take as workspace: a bound on what it needs in any case, and room for the gates of
+ * all time steps of one layer. */
 static double cudnn_bytes(const fitting *f) {
     enum { OWN_BYTES = 8 << 20, GATES = 4 };
     const ashlar_train_config *t = &f->train;

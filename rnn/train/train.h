@@ -151,7 +151,8 @@ typedef struct ashlar_step_memory {
     bool is_steady;               /* no step takes memory after the warm-up (plan.h) ... */
     const char *unsteady_because; /* ... or why that was not proven; NULL if is_steady */
     uint64_t plan_count;     /* plans, one for each range of lengths, which share their memory */
-    uint64_t reserved_bytes; /* the plans' memory; without plans, all but that of lasting blocks */
+    uint64_t reserved_bytes; /* the plans' memory; without plans, what is reserved beside weights
+                              * and other blocks that outlive a step */
     uint64_t bound_bytes;    /* the most that is live at once; with plans, in multiples of 512 B */
     uint64_t plan_bytes;
     double gap;      /* plan_bytes / bound_bytes - 1 */

@@ -31,7 +31,7 @@ serves_a_program() {
     flags=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs ashlar) || return
     # shellcheck disable=SC2086 # words
     ${CC:-cc} "$scratch/loop.c" $flags -o "$scratch/loop" &&
-        LD_LIBRARY_PATH=$prefix/lib "$scratch/loop" | grep 'driver calls of 1000 steps: 0$'
+        LD_LIBRARY_PATH=$prefix/lib "$scratch/loop" | grep 'calls in 1000 steps: 0$'
 }
 
 check 'the_allocator_builds_alone' builds
