@@ -178,9 +178,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__json_scan_next(ashlar_json_scan *scan,
 /* Check that nothing is left but blanks. All brackets must be closed. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_scan_end(ashlar_json_scan *scan);
 
-/* Check that a text is one document, without keeping its values. The text changes. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__json_check(char *text, size_t bytes);
-
 /* If `value` is an integer in the range of *out, set *out and return true; otherwise, and if
  * `value` is NULL, return false. */
 bool ashlar__json_get_uint64(const ashlar_json *value, uint64_t *out);

@@ -290,27 +290,6 @@ ashlar_status ashlar__json_scan_end(ashlar_json_scan *scan) {
     return scan->at == scan->bytes ? ASHLAR_OK : fail_at(scan->at, "text after the document's end");
 }
 
-static ashlar_status skip_items(ashlar_json_scan *scan, ashlar_json_kind kind) {
-    for (bool is_there = true; is_there;) {
-        ashlar_json item = {.kind = ASHLAR_JSON_NULL};
-        ASHLAR_TRY(ashlar__json_scan_next(scan, kind, &item, &is_there));
-        if (item.kind == ASHLAR_JSON_ARRAY || item.kind == ASHLAR_JSON_OBJECT) {
-            ASHLAR_TRY(skip_items(scan, item.kind));
-        }
-    }
-    return ASHLAR_OK;
-}
-
-ashlar_status ashlar__json_check(char *text, size_t bytes) {
-    ashlar_json_scan scan;
-    ashlar_json value;
-    ASHLAR_TRY(ashlar__json_scan_begin(&scan, text, bytes, &value));
-    if (value.kind == ASHLAR_JSON_ARRAY || value.kind == ASHLAR_JSON_OBJECT) {
-        ASHLAR_TRY(skip_items(&scan, value.kind));
-    }
-    return ashlar__json_scan_end(&scan);
-}
-
 bool ashlar__json_get_uint64(const ashlar_json *value, uint64_t *out) {
     if (value == NULL || !value->is_integer || (value->is_negative && value->magnitude != 0)) {
         return false;

@@ -18,9 +18,10 @@ enum {
 
 /* ---- the state ---- */
 
-ashlar_status ashlar__pack_state_init(ashlar_pack_state *state, ashlar_pack_memory *memory,
-                                      const ashlar_pack_items *problem,
-                                      const ashlar_pack_options *options) {
+/* A state without a plan, whose target is the bound. `options` must outlive it. */
+static ashlar_status pack_state_init(ashlar_pack_state *state, ashlar_pack_memory *memory,
+                                     const ashlar_pack_items *problem,
+                                     const ashlar_pack_options *options) {
     const size_t count = problem->count;
     const uint64_t now = ashlar__pack_now_ms();
     *state = (ashlar_pack_state){
@@ -190,7 +191,7 @@ static ashlar_status pack_items(const ashlar_pack_items *problem, ashlar_pack_me
                                 ashlar_pack_result *out) {
     ashlar_pack_state state;
     size_t proven_bytes;
-    ASHLAR_TRY(ashlar__pack_state_init(&state, memory, problem, options));
+    ASHLAR_TRY(pack_state_init(&state, memory, problem, options));
     if (options->capacity_bytes > problem->peak_bytes) {
         state.target_bytes = options->capacity_bytes;
     }

@@ -124,12 +124,6 @@ typedef struct ashlar_pack_state {
     size_t *trial;   /* [count], scratch: offsets of the plan being made */
 } ashlar_pack_state;
 
-/* A state without a plan, whose target is the bound. `options` must outlive it. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__pack_state_init(ashlar_pack_state *state,
-                                                        ashlar_pack_memory *memory,
-                                                        const ashlar_pack_items *problem,
-                                                        const ashlar_pack_options *options);
-
 /* The monotonic clock. */
 uint64_t ashlar__pack_now_ms(void);
 

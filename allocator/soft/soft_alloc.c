@@ -99,7 +99,7 @@ static void leave_pages(uintptr_t base) {
     }
 }
 
-bool ashlar__soft_block_put(uintptr_t base, size_t bytes) {
+static bool soft_block_put(uintptr_t base, size_t bytes) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(base % BLOCK_ALIGN == 0 && pages_of(base)->plain_device != NULL);
     soft_range *block = ashlar__host_calloc(1, sizeof *block);
@@ -114,7 +114,7 @@ bool ashlar__soft_block_put(uintptr_t base, size_t bytes) {
     return true;
 }
 
-void ashlar__soft_block_drop(size_t idx) {
+static void soft_block_drop(size_t idx) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     soft_range *block = ashlar__soft_state.blocks.items[idx];
     ashlar__soft_ranges_remove(&ashlar__soft_state.blocks, idx, 1);
@@ -127,7 +127,7 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
     if (base == 0) {
         SOFT_TRY(take_pages(device, bytes, &base));
     }
-    if (!ashlar__soft_block_put(base, bytes)) {
+    if (!soft_block_put(base, bytes)) {
         leave_pages(base);
         return CU_OUT_OF_MEMORY;
     }
@@ -165,7 +165,7 @@ cu_result ashlar__soft_mem_free(cu_ptr ptr) {
     if (find_plain(ptr, &idx) == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    ashlar__soft_block_drop(idx);
+    soft_block_drop(idx);
     return ashlar__soft_leave(device->fault);
 }
 
@@ -238,7 +238,7 @@ void ashlar__soft_alloc_reset(const soft_device *device) {
     for (size_t i = ashlar__soft_state.blocks.count; i-- > 0;) {
         if (device == NULL ||
             pages_of(ashlar__soft_state.blocks.items[i]->base)->plain_device == device) {
-            ashlar__soft_block_drop(i);
+            soft_block_drop(i);
         }
     }
     for (size_t i = ashlar__soft_state.reservations.count; device == NULL && i-- > 0;) {

@@ -108,7 +108,8 @@ ashlar_status ashlar__soft_configure(const char *spec) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__soft_ensure(void) {
+/* Set up the devices from the environment, unless there are devices already. Lock: not held. */
+static ashlar_status soft_ensure(void) {
     static ashlar_lock setup_lock = ASHLAR_LOCK(ASHLAR_LEVEL_SOFT_SETUP);
     ashlar__lock_acquire(&setup_lock);
     ashlar__lock_acquire(&ashlar__soft_state.lock);
@@ -147,7 +148,7 @@ cu_result ashlar__soft_init(unsigned int flags) {
     if (flags != 0) {
         return CU_INVALID_VALUE;
     }
-    if (ashlar__soft_ensure() != ASHLAR_OK) {
+    if (soft_ensure() != ASHLAR_OK) {
         return CU_NO_DEVICE;
     }
     ashlar__lock_acquire(&ashlar__soft_state.lock);
@@ -370,7 +371,7 @@ ashlar_status ashlar__driver_open_soft(ashlar_driver **out) {
     ashlar_status status = ASHLAR_OK;
     ashlar__lock_acquire(&open_lock);
     if (!is_open) {
-        status = ashlar__soft_ensure();
+        status = soft_ensure();
         if (status == ASHLAR_OK && driver.table.init(0) != CU_SUCCESS) {
             status = ashlar__fail(ASHLAR_EDRIVER,
                                   "the software device was opened inside a host function");

@@ -83,7 +83,8 @@ static bool is_ordered_pair(const soft_stream *a, const soft_stream *b) {
            (a == a->device->legacy || b == b->device->legacy);
 }
 
-bool ashlar__soft_is_ready(const soft_stream *stream) {
+/* its oldest op may run now */
+static bool soft_is_ready(const soft_stream *stream) {
     const soft_op *op = stream->head;
     if (op == NULL || stream->is_busy || (op->awaits != NULL && !op->awaits->is_done)) {
         return false;
@@ -97,7 +98,8 @@ bool ashlar__soft_is_ready(const soft_stream *stream) {
     return true;
 }
 
-uint64_t ashlar__soft_draw(uint64_t below) {
+/* A random number in 0 .. below-1, from the generator that `seed` sets up. */
+static uint64_t soft_draw(uint64_t below) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(below > 0);
     return ashlar__random_step_below(&ashlar__soft_state.random, below);
@@ -108,7 +110,7 @@ static soft_stream *pick_oldest(void) {
     soft_stream *oldest = NULL;
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if ((oldest == NULL || (s->head != NULL && s->head->number < oldest->head->number)) &&
-            ashlar__soft_is_ready(s)) {
+            soft_is_ready(s)) {
             oldest = s;
         }
     }
@@ -120,8 +122,8 @@ static soft_stream *pick_drawn(bool any) {
     soft_stream *picked = NULL;
     uint64_t ready_count = 0;
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
-        if ((any || has_work_up_to(s, s->wanted)) && ashlar__soft_is_ready(s) &&
-            ashlar__soft_draw(++ready_count) == 0) {
+        if ((any || has_work_up_to(s, s->wanted)) && soft_is_ready(s) &&
+            soft_draw(++ready_count) == 0) {
             picked = s; /* each of n ready streams has probability 1/n */
         }
     }
@@ -168,7 +170,7 @@ static void run_body(const soft_op *op) {
 static void run_head(soft_stream *stream) {
     soft_state *state = &ashlar__soft_state;
     soft_op *op = stream->head;
-    ASHLAR_CHECK2(ashlar__soft_is_ready(stream));
+    ASHLAR_CHECK2(soft_is_ready(stream));
     if (stream->device->fault == CU_SUCCESS && !may_touch(op)) {
         stream->device->fault = ashlar__soft_undefined(
             CU_ILLEGAL_ADDRESS, "a %s queued on the stream with id %llu finds its memory gone",
@@ -427,7 +429,7 @@ void ashlar__soft_poll(void) {
     if (ashlar__soft_state.config.mode != SOFT_ADVERSARIAL) {
         return;
     }
-    soft_stream *stream = ashlar__soft_draw(POLLS_PER_OP) == 0 ? pick_drawn(true) : NULL;
+    soft_stream *stream = soft_draw(POLLS_PER_OP) == 0 ? pick_drawn(true) : NULL;
     if (stream != NULL) {
         run_head(stream);
     }

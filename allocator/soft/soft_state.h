@@ -189,9 +189,7 @@ bool ashlar__soft_may_access(const soft_device *device, uintptr_t base, size_t b
 /* ---- plain and pinned memory (soft_alloc.c) ---- */
 
 /* Give out a block at these addresses, which have a plain_device. False: no host memory. */
-ASHLAR_MUST_CHECK bool ashlar__soft_block_put(uintptr_t base, size_t bytes);
 /* Take block `idx` back, and with the last block of a reservation that, too. */
-void ashlar__soft_block_drop(size_t idx);
 /* Free every plain allocation and pinned block of `device`. NULL: free those of all devices, and
  * every other reservation with its mappings. */
 void ashlar__soft_alloc_reset(const soft_device *device);
@@ -298,7 +296,6 @@ void ashlar__soft_run_ready(void);
 void ashlar__soft_workers_halt(void);
 
 bool ashlar__soft_is_valid(const soft_operand *operand, size_t bytes); /* the device may use it */
-bool ashlar__soft_is_ready(const soft_stream *stream); /* its oldest op may run now */
 
 /* Wait on the host until one of the points is done; the lock is dropped meanwhile. The caller must
  * hold a reference to each. */
@@ -309,9 +306,6 @@ void ashlar__soft_wait_device(const soft_device *device, uint64_t serial);
 /* The host asks whether unfinished work is finished by now. In adversarial mode, run a ready op of
  * any stream now and then, so that polling ends. */
 void ashlar__soft_poll(void);
-
-/* A random number in 0 .. below-1, from the generator that `seed` sets up. */
-uint64_t ashlar__soft_draw(uint64_t below);
 
 /* ---- streams and events (soft_stream.c) ---- */
 
@@ -561,9 +555,6 @@ cu_result ashlar__soft_enter_work(ashlar_driver_fn fn, cu_stream handle, soft_st
 cu_result ashlar__soft_leave(cu_result result);
 /* For entering step by step: leave unless `result` is CU_SUCCESS. Returns it. */
 cu_result ashlar__soft_go_on(cu_result result);
-
-/* Set up the devices from the environment, unless there are devices already. Lock: not held. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__soft_ensure(void);
 
 /* The device with this ordinal, or that the context belongs to; NULL: there is none. */
 soft_device *ashlar__soft_device_at(cu_device ordinal);

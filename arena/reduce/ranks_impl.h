@@ -189,9 +189,4 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__sum_queue_add(ashlar_device *device, ash
                                                       void *to, const void *from, size_t count,
                                                       ashlar_stream stream);
 
-/* Queue the addition of all gradients of an arena on a software device: its gradient region +=
- * `from`, which has the region's layout. Errors: those of ashlar_launch(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__sum_add_gradients(const ashlar_arena *arena,
-                                                          const void *from, ashlar_stream stream);
-
 #endif /* ASHLAR_RANKS_IMPL_H */

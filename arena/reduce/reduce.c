@@ -91,20 +91,6 @@ ashlar_status ashlar__sum_queue_add(ashlar_device *device, ashlar_dtype dtype, v
     return ashlar_launch(device, stream, run_add, &w, sizeof w);
 }
 
-ashlar_status ashlar__sum_add_gradients(const ashlar_arena *arena, const void *from,
-                                        ashlar_stream stream) {
-    ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(arena));
-    char *gradients = ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS);
-    for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
-        ashlar_arena_bucket range;
-        ashlar_arena_get_bucket(arena, i, &range);
-        ASHLAR_TRY(ashlar__sum_queue_add(device, range.dtype, gradients + range.offset,
-                                         (const char *)from + range.offset,
-                                         range.bytes / ashlar_dtype_bytes(range.dtype), stream));
-    }
-    return ASHLAR_OK;
-}
-
 typedef struct bucket {
     size_t tensors;   /* number of tensors that are not frozen; 0: the bucket is never sent */
     size_t missing;   /* how many of these are not final yet in this step */

@@ -90,8 +90,9 @@ ashlar_status ashlar__benchmark_check(const ashlar_benchmark *b,
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__benchmark_write(const ashlar_benchmark *b, const char *path,
-                                      const ashlar_rows *rows, const ashlar_rows *more) {
+/* Write the rows, and the rows of the second array, as one document. */
+static ashlar_status benchmark_write(const ashlar_benchmark *b, const char *path,
+                                     const ashlar_rows *rows, const ashlar_rows *more) {
     ashlar_json_writer w;
     ashlar__json_writer_init(&w, 2);
     ashlar__json_open_document(&w, "ashlar-bench/1");
@@ -125,7 +126,7 @@ typedef struct kept {
 /* A failure is that of the whole document, too, which is written last. */
 static void keep_rows(void *context) {
     const kept *k = context;
-    ASHLAR_IGNORE(ashlar__benchmark_write(k->benchmark, k->json, k->rows, k->more));
+    ASHLAR_IGNORE(benchmark_write(k->benchmark, k->json, k->rows, k->more));
 }
 
 ashlar_status ashlar__benchmark_run(const ashlar_benchmark *b,
@@ -150,7 +151,7 @@ ashlar_status ashlar__benchmark_run(const ashlar_benchmark *b,
         say_smoke(request->out, request->is_smoke);
     }
     if (status == ASHLAR_OK && request->json != NULL) {
-        status = ashlar__benchmark_write(b, request->json, &rows, &more);
+        status = benchmark_write(b, request->json, &rows, &more);
     }
     ashlar__rows_finish(&rows);
     ashlar__rows_finish(&more);

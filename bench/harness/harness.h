@@ -247,11 +247,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__benchmark_check(const ashlar_benchmark *
 ASHLAR_MUST_CHECK ashlar_status ashlar__benchmark_run(const ashlar_benchmark *benchmark,
                                                       const ashlar_bench_request *request);
 
-/* Write the rows, and the rows of the second array, as one document. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__benchmark_write(const ashlar_benchmark *benchmark,
-                                                        const char *path, const ashlar_rows *rows,
-                                                        const ashlar_rows *more);
-
 /* The machine and versions of a measurement, as a JSON file beside the raw results. */
 
 enum { ASHLAR_MACHINE_TEXT_BYTES = 256 };

@@ -59,7 +59,9 @@ static double ns_of(const ashlar_row *row) {
     return row != NULL ? row->cells[ASHLAR_ALLOC_NS_PAIR].number : NAN;
 }
 
-void ashlar__alloc_fill(ashlar_rows *rows, size_t first) {
+/* Set the figures that follow from others, OVER_FLOOR, OVER_ASHLAR, OVER_ONE_SIZE and THROUGHPUT,
+ * in the rows from `first` on. */
+static void alloc_fill(ashlar_rows *rows, size_t first) {
     ashlar__rows_fill_ratios(rows, first, ASHLAR_ALLOC_OVER_FLOOR, ASHLAR_ALLOC_NS_PAIR, "floor");
     ashlar__rows_fill_ratios(rows, first, ASHLAR_ALLOC_OVER_ASHLAR, ASHLAR_ALLOC_NS_PAIR, "ashlar");
     for (size_t i = first; i < rows->count; i++) {
@@ -222,7 +224,7 @@ static ashlar_status measure_one(const alloc_bench *b, const ashlar_workload *wo
         const ashlar_row row = row_of(b, workload, threads, peers[i], &results[i]);
         ASHLAR_TRY(ashlar__rows_add(b->rows, &row));
     }
-    ashlar__alloc_fill(b->rows, first);
+    alloc_fill(b->rows, first);
     ashlar__rows_print(b->request->out, b->rows, first);
     print_more(b->request->out, workload->kind, b->rows, first);
     if (b->is_of_plans) {
@@ -255,8 +257,8 @@ static ashlar_status measure_specs(const alloc_bench *b) {
             ASHLAR_TRY(measure_spec(b, spec));
         }
     }
-    ashlar__alloc_fill(b->rows, 0); /* for the JSON, since some rows precede the row that they are
-                                     * compared with */
+    alloc_fill(b->rows, 0); /* for the JSON, since some rows precede the row that they are
+                             * compared with */
     return ASHLAR_OK;
 }
 

@@ -243,8 +243,4 @@ extern const ashlar_benchmark ashlar__benchmark_alloc, ashlar__benchmark_plan;
 
 extern const ashlar_rows_form ashlar__alloc_form;
 
-/* Set the figures that follow from others, OVER_FLOOR, OVER_ASHLAR, OVER_ONE_SIZE and THROUGHPUT,
- * in the rows from `first` on. */
-void ashlar__alloc_fill(ashlar_rows *rows, size_t first);
-
 #endif /* ASHLAR_MEASURE_H */

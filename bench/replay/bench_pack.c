@@ -12,7 +12,8 @@
 
 enum { SEED = 20261121 };
 
-double ashlar__packing_gap(const ashlar_packing *p) {
+/* plan_bytes / bound_bytes - 1; 0 if there is nothing to pack. */
+static double packing_gap(const ashlar_packing *p) {
     return p->result.bound_bytes == 0
                ? 0
                : (double)p->result.plan_bytes / (double)p->result.bound_bytes - 1;
@@ -120,7 +121,7 @@ void ashlar__bench_pack_print(FILE *out, const ashlar_packing *p) {
         fprintf(out, "seed %" PRIu64 ", ", p->seed);
     }
     fprintf(out, "%zu buffers, bound %zu, plan %zu bytes, gap %.3f %%, %.3f s (%s)", p->count,
-            p->result.bound_bytes, p->result.plan_bytes, 100 * ashlar__packing_gap(p), p->seconds,
+            p->result.bound_bytes, p->result.plan_bytes, 100 * packing_gap(p), p->seconds,
             p->result.strategy);
     if (p->capacity_bytes > 0) {
         fprintf(out, ", capacity %zu: %s", p->capacity_bytes, fits(p) ? "fits" : "does not fit");
@@ -173,7 +174,7 @@ ashlar_row ashlar__packing_row(const ashlar_packing *p) {
         [SECONDS].number = p->seconds,
         [PLAN].number = (double)p->result.plan_bytes,
         [BOUND].number = (double)p->result.bound_bytes,
-        [GAP].number = ashlar__packing_gap(p),
+        [GAP].number = packing_gap(p),
         [OPTIMAL].number = p->result.is_optimal,
         [CAPACITY].number = p->capacity_bytes != 0 ? (double)p->capacity_bytes : NAN,
         [FITS].number = fits(p),

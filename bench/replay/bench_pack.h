@@ -76,9 +76,6 @@ typedef struct ashlar_packing {
     ashlar_pack_result result;
 } ashlar_packing;
 
-/* plan_bytes / bound_bytes - 1; 0 if there is nothing to pack. */
-double ashlar__packing_gap(const ashlar_packing *packing);
-
 /* Make a problem like the allocations of several training steps of different lengths: parameters
  * and optimizer state that live throughout, activations that the backward pass frees in reverse (a
  * few of them later), gradients that live to the end of their step, and short-lived workspaces. The

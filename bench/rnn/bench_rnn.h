@@ -57,9 +57,6 @@ typedef struct ashlar_rnn_case {
 /* All cases, in the order of the report. */
 const ashlar_rnn_case *ashlar__rnn_cases(size_t *count);
 
-/* A case's lengths, [batch]: the same on every machine; one sequence has all T steps. */
-void ashlar__rnn_case_lengths(const ashlar_rnn_case *which, int32_t *lengths);
-
 /* What a step of a case has to do at least. */
 typedef struct ashlar_rnn_work {
     double flops;       /* multiplications and additions of its matrix products */

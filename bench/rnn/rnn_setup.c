@@ -43,7 +43,8 @@ const ashlar_rnn_case *ashlar__rnn_cases(size_t *count) {
     return cases;
 }
 
-void ashlar__rnn_case_lengths(const ashlar_rnn_case *which, int32_t *lengths) {
+/* A case's lengths, [batch]: the same on every machine; one sequence has all T steps. */
+static void rnn_case_lengths(const ashlar_rnn_case *which, int32_t *lengths) {
     ashlar_random random;
     ashlar__random_init(&random, LENGTHS_SEED);
     for (size_t b = 0; b < which->batch; b++) {
@@ -62,7 +63,7 @@ ashlar_rnn_work ashlar__rnn_case_work(const ashlar_rnn_case *which) {
     ASHLAR_ASSERT(status == ASHLAR_OK && which->batch <= LENGTHS_MAX && c->projection == 0 &&
                   c->bias == ASHLAR_RNN_BIAS_DOUBLE);
     (void)status;
-    ashlar__rnn_case_lengths(which, lengths);
+    rnn_case_lengths(which, lengths);
     for (size_t b = 0; b < which->batch; b++) {
         rows += (double)lengths[b];
     }
@@ -156,7 +157,7 @@ static ashlar_status take_lengths(ashlar_rnn_setup *s) {
     s->lengths = ashlar__host_calloc(s->which->batch, sizeof s->lengths[0]);
     ASHLAR_FAIL_IF(s->lengths == NULL, ASHLAR_EHOSTMEM, "bench: no host memory for %zu lengths",
                    s->which->batch);
-    ashlar__rnn_case_lengths(s->which, s->lengths);
+    rnn_case_lengths(s->which, s->lengths);
     return ASHLAR_OK;
 }
 

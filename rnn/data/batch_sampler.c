@@ -88,6 +88,19 @@ void ashlar__batch_sampler_destroy(ashlar_batch_sampler *s) {
     ashlar__host_free(s);
 }
 
+static int by_length(const void *a, const void *b) {
+    const ashlar_batch_sampler_item *x = a;
+    const ashlar_batch_sampler_item *y = b;
+    if (x->length != y->length) {
+        return x->length < y->length ? 1 : -1;
+    }
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+void ashlar__batch_sort_items(ashlar_batch_sampler_item *items, size_t count) {
+    qsort(items, count, sizeof *items, by_length);
+}
+
 static int longest_first(const void *a, const void *b) {
     const drawn_item *x = a;
     const drawn_item *y = b;

@@ -26,6 +26,9 @@ typedef struct ashlar_batch_sampler_item {
     size_t length;
 } ashlar_batch_sampler_item;
 
+/* Sort items, the longest first; those of one length by their numbers. */
+void ashlar__batch_sort_items(ashlar_batch_sampler_item *items, size_t count);
+
 /* Create a batch sampler over `count` items. The items are copied.
  *
  * batch    items per batch, 1..; if `count` is less, a batch has items more than once

@@ -119,15 +119,19 @@ static ashlar_status shard_add(const ashlar_trainer *t, ashlar_dtype dtype, void
     return ASHLAR_OK;
 }
 
-static ashlar_status shard_add_gradients(const ashlar_trainer *t, const void *from) {
+/* The gradient region += `from`, which has the region's layout. */
+static ashlar_status add_gradients(const ashlar_trainer *t, const void *from) {
     const ashlar_arena *arena = t->task->arena;
     char *gradients = ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS);
     for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
         ashlar_arena_bucket range;
         ashlar_arena_get_bucket(arena, i, &range);
-        ASHLAR_TRY(shard_add(t, range.dtype, gradients + range.offset,
-                             (const char *)from + range.offset,
-                             range.bytes / ashlar_dtype_bytes(range.dtype)));
+        char *to = gradients + range.offset;
+        const char *part = (const char *)from + range.offset;
+        const size_t count = range.bytes / ashlar_dtype_bytes(range.dtype);
+        ASHLAR_TRY(t->sums.is_cuda
+                       ? shard_add(t, range.dtype, to, part, count)
+                       : ashlar__sum_queue_add(t->device, range.dtype, to, part, count, t->stream));
     }
     return ASHLAR_OK;
 }
@@ -230,9 +234,7 @@ static ashlar_status fold(ashlar_trainer *t, size_t i, size_t count) {
     const ashlar_arena *arena = t->task->arena;
     size_t level = 0;
     for (; (i >> level & 1) != 0; level++) {
-        ASHLAR_TRY(t->sums.is_cuda
-                       ? shard_add_gradients(t, t->sums.partial[level])
-                       : ashlar__sum_add_gradients(arena, t->sums.partial[level], t->stream));
+        ASHLAR_TRY(add_gradients(t, t->sums.partial[level]));
     }
     if (i + 1 == count) {
         return ASHLAR_OK;

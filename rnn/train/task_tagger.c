@@ -340,15 +340,6 @@ ashlar_status ashlar__task_tagger_estimate(ashlar_task *task, ashlar_tagger_esti
     return ashlar__tagger_estimate_make(t->tagger, &largest, ASHLAR_TASK_BUFFERS, out);
 }
 
-static int longest_first(const void *a, const void *b) {
-    const ashlar_batch_sampler_item *x = a;
-    const ashlar_batch_sampler_item *y = b;
-    if (x->length != y->length) {
-        return x->length < y->length ? 1 : -1;
-    }
-    return (x->number > y->number) - (x->number < y->number);
-}
-
 /* Queue the prediction of the batch in buffer 0, and the copy of its loss to the host. */
 static ashlar_status queue_prediction(tagger_task *t) {
     const ashlar_tagger *m = t->tagger;
@@ -408,7 +399,7 @@ ashlar_status ashlar__task_tagger_evaluate(ashlar_trainer *trainer, ashlar_tagge
     ashlar_driver_counts counts;
     ashlar_device_get_counts(t->tagger->device, &counts);
     list_sentences(t, true, items);
-    qsort(items, t->counts.held_out, sizeof *items, longest_first);
+    ashlar__batch_sort_items(items, t->counts.held_out);
     ashlar_status status = ashlar__task_tagger_estimate(&t->head, &estimate);
     ASHLAR_THEN(status, run_test(t, trainer, items, &test));
     ashlar__host_free(items);

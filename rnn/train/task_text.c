@@ -439,15 +439,6 @@ typedef struct test {
     double nats;                       /* the sum over all symbols so far */
 } test;
 
-static int longest_first(const void *a, const void *b) {
-    const ashlar_batch_sampler_item *x = a;
-    const ashlar_batch_sampler_item *y = b;
-    if (x->length != y->length) {
-        return x->length < y->length ? 1 : -1;
-    }
-    return (x->number > y->number) - (x->number < y->number);
-}
-
 /* A text is counted once, so pieces do not overlap, whatever they do in training. No piece is
  * longer than the training's, for which there is memory. */
 static ashlar_status list_pieces(test *x) {
@@ -462,7 +453,7 @@ static ashlar_status list_pieces(test *x) {
     const size_t count = ashlar__batcher_piece_count(x->batcher);
     ASHLAR_HOST_NEW(x->pieces, count + 1, "no host memory for %zu pieces of text", count);
     ashlar__batcher_list(x->batcher, x->pieces);
-    qsort(x->pieces, count, sizeof *x->pieces, longest_first);
+    ashlar__batch_sort_items(x->pieces, count);
     return ASHLAR_OK;
 }
 

@@ -58,12 +58,6 @@ static inline uint64_t management_calls(void) {
     return counts.memory + counts.order + counts.query;
 }
 
-/* What copies from pageable memory add to these: each looks for a capture, and for a buffer; then
- * it records the buffer's event or, if there is none, waits for the stream. */
-static inline uint64_t staging_calls(size_t copies, size_t waits) {
-    return 3 * (uint64_t)copies - waits;
-}
-
 /* A device's line with an order of execution drawn from `seed`; good until the next call. */
 static inline const char *drawn_order(const char *line, int seed) {
     static char whole[128];

@@ -26,7 +26,7 @@ static struct program {
     size_t scale;       /* of all sizes */
     bool grows;         /* longer steps have more layers */
     bool is_idle;       /* a real step queues nothing either */
-    bool leaks;         /* a block outlives the step; freed by drop_leaks() */
+    bool leaks;         /* a block outlives the step */
     size_t extra_bytes; /* of the work of a real step: what its rehearsal did not say */
     size_t fail_at;     /* this call fails, from 1 */
     ashlar_status failure;
@@ -135,13 +135,6 @@ static inline ashlar_status made_step(void *user, size_t length) {
 static inline ashlar_status made_rehearsal(void *user, size_t length) {
     CHECK(user == &program);
     return run_program(false, length);
-}
-
-static inline void drop_leaks(void) {
-    for (size_t i = 0; i < program.leaked_count; i++) {
-        CHECK(ashlar_free(allocator, program.leaked[i]) == ASHLAR_OK);
-    }
-    program.leaked_count = 0;
 }
 
 static inline ashlar_warmup_options made_options(void) {

@@ -73,11 +73,6 @@ static inline void fail_on(size_t which, engine_act act, int nth) {
     world->fails_at[act] = nth;
 }
 
-/* The n-th such call of this rank from now on. */
-static inline void fail_here(engine_act act, int nth) {
-    world->fails_at[act] = nth;
-}
-
 static inline void open_soft(uint32_t timeout_ms) {
     CHECK(ashlar_ranks_open(ENGINE_LIBRARY, timeout_ms, &ranks) == ASHLAR_OK);
     CHECK(ashlar_device_open("soft", &device) == ASHLAR_OK);
