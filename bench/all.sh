@@ -5,10 +5,9 @@
 #
 # usage: bench/all.sh PROGRAM [--smoke] [--device NAME] [--peer FILE.so]... [--out FOLDER]
 #
-# The folder is bench/results/DATE-MACHINE, and of a smoke run build/bench-smoke. What was measured
-# comes there at the end, all at once, so that an interrupted run leaves what is there as it is. Of
-# the folder's other files none is touched. The status is 1 where a group could not be measured; the
-# others are measured all the same.
+# The folder is bench/results/DATE-MACHINE, or build/bench-smoke for a smoke run. The results are
+# put there at the end, all at once, so an interrupted run changes nothing there; other files in the
+# folder stay as they are. If a group cannot be measured, the others are, and the status is 1.
 
 set -u
 
@@ -73,7 +72,7 @@ name_folder() {
     printf '%s-%s' "$(member date)" "$(printf '%s' "$name" | slug)"
 }
 
-# A bad word or peer ends it here, and not when the other groups have been measured.
+# Fail here for a bad word or peer, not after the other groups have been measured.
 [ $# -eq 0 ] ||
     "$program" alloc --pairs 1 --subject floor ${device:+--device "$device"} "$@" >/dev/null ||
     exit

@@ -5,9 +5,9 @@
 #
 # usage: bench/instructions.sh PROGRAM [SUBJECT...]      PROGRAM: build/release/bench/ashlar-bench
 #
-# The program runs twice with different numbers of pairs, and what the loop itself takes (the subject
-# none) is subtracted, so that the count does not depend on what else the machine does. Subjects:
-# ashlar, plan, floor, unless others are named.
+# The program runs twice, with different numbers of pairs: the difference leaves out its start and
+# end. The instructions of the loop itself (the subject none) are subtracted, too. Subjects: ashlar,
+# plan, floor, unless others are named.
 
 set -u
 

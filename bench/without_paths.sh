@@ -1,7 +1,7 @@
 #!/bin/sh
 #
-# without_paths.sh - copy text that may be kept or shown elsewhere, without the places of this
-# machine: of a path below one of FOLDER... what lies below it stays, of another its last part.
+# without_paths.sh - copy text without this machine's folders, so that it may be published: a path
+# below one of FOLDER... is written relative to it; of any other path only the last part stays.
 #
 # usage: bench/without_paths.sh FOLDER... <TEXT
 

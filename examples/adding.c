@@ -1,6 +1,5 @@
-/* adding.c - a GRU learns the adding problem (Hochreiter and Schmidhuber): two numbers of a
- * sequence are marked, and their sum is wanted. Who always says 1 has a mean squared error of
- * 0.167.
+/* adding.c - a GRU learns the adding problem (Hochreiter and Schmidhuber), to output the sum of two
+ * marked numbers of a sequence. Always to answer 1 gives a mean squared error of 0.167.
  *
  *     cc adding.c -o adding $(pkg-config --cflags --libs ashlar) && ./adding
  */
@@ -14,7 +13,7 @@ enum { T = 40, B = 32, STEPS = 1500 }; /* time steps, sequences, training steps 
 static struct {
     float x[T][B][2], sum[B];
     double loss;
-} host, *on; /* a batch; *on: the same on the device */
+} host, *on; /* a batch in host memory, and on the device */
 
 static void must(ashlar_status status) {
     status == ASHLAR_OK ? (void)0 : exit((fprintf(stderr, "%s\n", ashlar_error_detail()), 1));

@@ -1,12 +1,12 @@
-/* cudamalloc_loop.c - a CUDA program as they are: each step takes its buffers from the driver, and
- * each cudaFree() waits for the device. It knows nothing of ashlar, and gets it in two ways.
+/* cudamalloc_loop.c - an ordinary CUDA program: each step takes its buffers from the driver, and
+ * each cudaFree() waits for the device. It names nothing of ashlar, but can run on it in two ways.
  *
- * As it is, with libashlar-preload.so under it:
+ * Unchanged, with libashlar-preload.so:
  *
  *     cc cudamalloc_loop.c -o cudamalloc_loop -I$CUDA_PATH/include -L$CUDA_PATH/lib64 -lcudart
  *     LD_PRELOAD=libashlar-preload.so ASHLAR_PRELOAD=report ./cudamalloc_loop
  *
- * Or with two headers before it, which may as well be its own first lines:
+ * Or compiled with two headers included before its first line:
  *
  *     cc -include cuda_runtime.h -include ashlar/cuda_dropin.h cudamalloc_loop.c \
  *         -o cudamalloc_loop -I$CUDA_PATH/include -L$CUDA_PATH/lib64 -lcudart \

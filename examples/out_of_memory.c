@@ -1,4 +1,5 @@
-/* out_of_memory.c - a limit, a callback that frees what can be done without, and the report.
+/* out_of_memory.c - at a memory limit a callback frees what the program can do without; then a
+ * request that is too large fails, and its detail says what takes the memory.
  *
  *     cc out_of_memory.c -o out_of_memory $(pkg-config --cflags --libs ashlar) && ./out_of_memory
  */
@@ -9,7 +10,7 @@
 
 enum { MIB = 1 << 20, BLOCK = 4 * MIB, KEPT = 6 };
 
-/* What the program keeps because it may need it again. */
+/* Blocks that the program keeps because it may need them again. */
 typedef struct cache {
     ashlar_allocator *memory;
     void *blocks[KEPT];
@@ -23,7 +24,7 @@ static void must(ashlar_status status) {
     }
 }
 
-/* Called once for a request that finds no memory: frees as much as it asks for. */
+/* Called when a request of `bytes` bytes finds no memory: frees as much, as far as there is. */
 static bool give_back(void *user, size_t bytes) {
     cache *kept = user;
     size_t freed = 0;

@@ -2,11 +2,11 @@
 
     python3 torch_training.py
 
-Needs a CUDA device. What is reserved after the first steps stays all there is.
+Needs a CUDA device. After the first steps no more memory is reserved.
 """
 
 import ashlar_torch
-ashlar_torch.use()  # before anything of CUDA
+ashlar_torch.use()  # before anything that uses CUDA
 
 import sys
 

@@ -1,6 +1,6 @@
-# as_string.sed - makes a file in ASCII a string in C, which is named after the file: ashlar__NAME.
-# Its first line begins with """NAME.py or <!doctype html><!-- NAME.html. A literal may not be that
-# long, so it is one by one.
+# as_string.sed - turns an ASCII file into C source for a string that holds the file's text, named
+# ashlar__NAME. The file must begin with """NAME.py or <!doctype html><!-- NAME.html. Each character
+# is written by itself, since compilers need not accept a string literal that long.
 1{
     h
     s/^\("""\|<!doctype html><!-- \)\([a-z_]*\)\.\(py\|html\).*/extern const char ashlar__\2[];\nconst char ashlar__\2[] = {/p

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""memory_viz.py - makes of ashlar's memory, in JSON, what PyTorch's viewers read.
+"""memory_viz.py - converts a snapshot of ashlar's memory, in JSON, to what PyTorch's viewers read.
 
     python3 tools/memory_viz.py MEMORY.json SNAPSHOT.pickle
 
-MEMORY.json is that of ashlar_allocator_write_snapshot(), of ashlar-train --snapshot or of
+MEMORY.json is written by ashlar_allocator_write_snapshot(), by ashlar-train --snapshot or with
 ASHLAR_PRELOAD=trace=FILE.json. SNAPSHOT.pickle has the form of torch.cuda.memory._snapshot(): for
 pytorch.org/memory_viz and torch.cuda._memory_viz. It holds plain values; PyTorch is not needed.
 tools/viewer.html shows MEMORY.json without any of this.
@@ -13,14 +13,14 @@ import json
 import pickle
 import sys
 
-SETTINGS = {  # with these PyTorch's allocator would behave like ours
+SETTINGS = {  # those with which PyTorch's allocator is most like ours
     'PYTORCH_CUDA_ALLOC_CONF': '', 'max_split_size': -1, 'garbage_collection_threshold': 0.0,
     'expandable_segments': True, 'pinned_num_register_threads': 1,
     'release_lock_on_cudamalloc': False, 'pinned_use_cuda_host_register': False,
     'graph_capture_record_stream_reuse': False, 'roundup_power2_divisions': {},
 }
 ACTIONS = {'alloc': ['alloc'], 'map': ['segment_map'], 'unmap': ['segment_unmap'], 'oom': ['oom'],
-           'free': ['free_requested', 'free_completed']}  # at once, so that viewers join the two
+           'free': ['free_requested', 'free_completed']}  # PyTorch's two stages of a free, at once
 
 
 def records(table):
@@ -28,8 +28,9 @@ def records(table):
 
 
 def block_of(block):
-    # Free memory is inactive, even if its last use may not be over: in PyTorch no stream may take a
-    # block in active_pending_free, but its own stream may take ours.
+    # Free memory is 'inactive', even if its last use may not be over. PyTorch's third state,
+    # 'active_pending_free', would be wrong: it keeps a block from every stream, and ours may be
+    # taken by its own stream at once.
     return {'address': block['address'], 'size': block['bytes'],
             'requested_size': block['requested'], 'frames': [],
             'state': 'active_allocated' if block['state'] == 'live' else 'inactive'}
@@ -53,7 +54,7 @@ def events_of(event):
         yield {'action': action, 'frames': [], 'compile_context': 'N/A',
                'device_free' if is_oom else 'addr': event['bytes' if is_oom else 'address'],
                'size': event['bytes' if of_memory else 'requested'],
-               # a viewer joins mapped memory only with a segment of the same stream
+               # viewers join mapped memory only with a segment of the same stream, and ours is 0
                'stream': 0 if of_memory else event['stream'],
                'time_us': event['time_ns'] // 1000, 'user_metadata': event['tag']}
 

@@ -1,10 +1,10 @@
-# set_up.sh - what `run` and the scripts of tests/ build with: packages, and build folders that can be
-# trusted. Sourced, never run. Its caller has set `here`, the folder of the repository.
+# set_up.sh - installs the packages that a build needs, and makes build folders, for `run` and the
+# scripts of tests/. They source it, after setting `here` to the folder of the repository.
 # shellcheck shell=sh disable=SC2154 # its caller's `here`
 
 builds=$here/build
-[ ! -e "$builds/meson-private" ] || builds=$here/build-run # somebody's own build folder
-text=/usr/share/games/fortunes # of Debian's fortunes and fortunes-min
+[ ! -e "$builds/meson-private" ] || builds=$here/build-run # build/ itself is somebody's Meson build
+text=/usr/share/games/fortunes # text to train on, from Debian's packages fortunes and fortunes-min
 no_install=${ASHLAR_NO_INSTALL-}
 
 say() {
@@ -25,14 +25,14 @@ quietly() { # LOG COMMAND...
     log=$1
     shift
     "$@" >"$log" 2>&1 </dev/null && return
-    grep -v '^\[[0-9]*/[0-9]*\] [A-Z]' "$log" >&2 # without ninja's lines of progress
+    grep -v '^\[[0-9]*/[0-9]*\] [A-Z]' "$log" >&2 # leave out ninja's lines of progress
     say "failed: $* (all of its output: $log)"
     return 1
 }
 
 # --- packages ------------------------------------------------------------------------------------
 
-# A compiler without the C library's headers is the usual half-installed state.
+# Often a compiler is there, but not the C library's headers, so compile a file that includes one.
 compiles_c() { # COMPILER
     # shellcheck disable=SC2086 # CC may be "ccache gcc"
     echo '#include <stdlib.h>' | $1 -E - >/dev/null 2>&1
@@ -46,8 +46,8 @@ has_fuzzer() {
         clang -fsanitize=fuzzer,address -x c - -o "$builds/has-fuzzer" >/dev/null 2>&1
 }
 
-# A library may be there without pkg-config's finding it (another pkg-config comes first on PATH);
-# installing its package again would not change that.
+# If pkg-config does not find a library whose package is installed (as when another pkg-config comes
+# first on PATH), count it as there: to install the package again would not change that.
 has_library() { # NAME PACKAGE
     pkg-config --exists "$1" 2>/dev/null ||
         dpkg-query -W -f '${Status}' "$2" 2>/dev/null | grep -q 'ok installed'
@@ -57,7 +57,7 @@ has_selenium() {
     /usr/bin/python3 -c 'import selenium' 2>/dev/null
 }
 
-# These add packages to a list unless the command succeeds.
+# These two add packages to the list `tools` or `libraries`, unless the command succeeds.
 tool() { # 'PACKAGE...' COMMAND...
     packages=$1
     shift
@@ -70,8 +70,8 @@ library() { # 'PACKAGE...' COMMAND...
     "$@" >/dev/null 2>&1 || libraries="$libraries $packages"
 }
 
-# The packages that this machine lacks: `tools` cannot be done without, `libraries` can (without
-# them tests are skipped). WANTED: words for what is to be done.
+# List the packages that this machine lacks: without `tools` nothing works, without `libraries` only
+# some tests are skipped. WANTED: words for what the caller is about to do, such as "all fuzz".
 find_missing() { # WANTED
     tools='' libraries='' advice=''
     if [ -n "${CC:-}" ]; then
@@ -99,7 +99,7 @@ find_missing() { # WANTED
         tool llvm-19 has llvm-cov-19
         ;;
     esac
-    case " $1 " in *' all '*) # without which a case is skipped
+    case " $1 " in *' all '*) # all tests: without one of these packages, some are skipped
         library 'libopenmpi-dev openmpi-bin' has_library ompi-c libopenmpi-dev
         library 'libmpich-dev mpich' has_library mpich libmpich-dev
         library iproute2 has ip
@@ -168,7 +168,8 @@ install_missing() { # WANTED
 
 # --- builds --------------------------------------------------------------------------------------
 
-# Make ready for building. Two first calls at once would configure into one folder.
+# Make ready for building: take the lock, since two callers at once would configure the same folder,
+# and install what is missing.
 set_up() { # [WANTED]
     if ! mkdir -p "$builds" 2>/dev/null || [ ! -w "$builds" ]; then
         die "$builds cannot be written by $(id -un): make it yours, or work in a clone of your own"
@@ -181,13 +182,13 @@ set_up() { # [WANTED]
     install_missing "${1-}"
 }
 
-# Let others build: a long training must not hold the lock.
+# Drop the lock after the build, so that others can build while, say, a long training runs.
 set_up_ended() {
     exec 9>&-
 }
 
-# The folder of a build. One that is there and lacks our mark is somebody else's: it is left alone,
-# and ours is beside it.
+# Set `folder` to the folder of a build. If build/NAME exists without the file `configured`, we have
+# not made it: leave it alone, and use build/run-NAME.
 find_folder() { # NAME
     folder=$builds/$1
     is_ours "$folder" || folder=$builds/run-$1
@@ -198,9 +199,9 @@ is_ours() { # FOLDER
     [ ! -e "$1" ] || [ -e "$1/configured" ]
 }
 
-# A build folder is taken as it is only if it was configured to the end, from here, by this Meson
-# and with these settings. Otherwise (an interrupted set-up, an upgrade, a moved checkout) it is
-# made anew: mending a half-written folder is what fails.
+# Use a build folder as it is only if it was configured to the end, in this place, by this Meson and
+# with these settings. Otherwise (after an interrupted set-up, an upgrade, a move of the checkout)
+# make it anew: Meson often fails to reconfigure such a folder.
 configure() { # NAME MESON-OPTION...
     find_folder "$1"
     shift
@@ -221,7 +222,7 @@ configure() { # NAME MESON-OPTION...
     printf '%s\n' "$key" >"$folder/configured"
 }
 
-# On a terminal ninja itself shows how far it is.
+# On a terminal let ninja show its progress; otherwise be quiet unless it fails.
 build() { # NAME [TARGET...]
     find_folder "$1"
     shift
@@ -233,7 +234,7 @@ build() { # NAME [TARGET...]
     fi
 }
 
-# What users run. Warnings are no errors here: a newer compiler than ours must not stop a newcomer.
+# Build what users run. Warnings are not errors here: a newer compiler than ours may have new ones.
 build_release() { # [TARGET...]
     configure release --buildtype=release -Dwerror=false && build release "$@"
 }

@@ -41,7 +41,7 @@ static inline bool ashlar__align_up(size_t a, size_t align, size_t *out) {
     return true;
 }
 
-/* The same where the result is known to fit. */
+/* Like ashlar__align_up(), for a result that the caller knows to fit. */
 static inline size_t ashlar__round_up(size_t a, size_t align) {
     ASHLAR_CHECK2(align > 0 && (align & (align - 1)) == 0 && a <= SIZE_MAX - (align - 1));
     return (a + align - 1) & ~(align - 1);

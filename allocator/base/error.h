@@ -17,7 +17,8 @@ enum { ASHLAR_DETAIL_BYTES = 1024 };
 
 ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) ASHLAR_PRINTF(2, 3);
 
-/* The same after a driver call failed: `driver_code`, its CUresult, is kept beside the detail. */
+/* Like ashlar__fail(), after a driver call has failed. `driver_code` is the call's CUresult, which
+ * ashlar_error_driver_code() tells. */
 ashlar_status ashlar__fail_driver(ashlar_status status, int driver_code, const char *format, ...)
     ASHLAR_PRINTF(3, 4);
 

@@ -136,20 +136,21 @@ enum {
 
 /* Invariant between calls: used < BUFFER_BYTES. */
 struct ashlar_file_buffer {
-    char path[PATH_MAX];     /* as the caller gave it, or where its links lead */
+    char path[PATH_MAX];     /* the target's: as the caller gave it, or where its links lead */
     const char *base;        /* the target's name: the end of `path` */
-    int link_count;          /* that were followed to `path` */
-    int folder, fd;          /* the target's folder; the new file; -1: none */
-    struct stat target;      /* st_nlink 0: there is no such file yet */
-    char name[NAME_MAX + 1]; /* of the new file, in the folder; "": it has the target's */
-    ashlar_status status;    /* of the first write that failed; ASHLAR_OK: none failed */
+    int link_count;          /* symbolic links followed so far */
+    int folder, fd;          /* descriptors of the target's folder and the new file; -1: none */
+    struct stat target;      /* what is at `path`; st_nlink 0: there is no such file yet */
+    char name[NAME_MAX + 1]; /* the new file's name; "": it has been renamed to the target's */
+    ashlar_status status;    /* the error of the first write that failed; ASHLAR_OK: none failed */
     size_t used;             /* bytes of `bytes` that wait to be written */
     char bytes[BUFFER_BYTES];
 };
 
-/* Whether a link leads on, and to where: a step, so that each link's folder is looked at. Where
- * everybody may make files, such as in /tmp, anybody may have put it there. */
-static bool is_followed(ashlar_file_buffer *f) {
+/* If `path` is a symbolic link that may be followed, set it to where the link leads, and return
+ * true. One link at a time, so as to see each one's folder: a link in a folder where everybody may
+ * make files, such as /tmp, is not followed, since an attacker may have put it there. */
+static bool follow_link(ashlar_file_buffer *f) {
     struct stat folder;
     char target[PATH_MAX] = "";
     if (!S_ISLNK(f->target.st_mode) || fstat(f->folder, &folder) != 0 ||
@@ -178,10 +179,11 @@ static ashlar_status find_target(ashlar_file_buffer *f) {
         f->target.st_nlink = 0;
         return errno == ENOENT ? ASHLAR_OK : fail_errno("write", f->path);
     }
-    if (is_followed(f)) {
+    if (follow_link(f)) {
         return find_target(f);
     }
-    ASHLAR_FAIL_IF(*f->base == '\0' || !S_ISREG(f->target.st_mode), ASHLAR_EINVAL, /* "x/" */
+    /* `base` is empty if the path ends with a slash. */
+    ASHLAR_FAIL_IF(*f->base == '\0' || !S_ISREG(f->target.st_mode), ASHLAR_EINVAL,
                    "%s is not a regular file; give the path of a file%s", f->path,
                    S_ISLNK(f->target.st_mode)
                        ? ", not that of a link that leads nowhere or lies where "
@@ -191,7 +193,7 @@ static ashlar_status find_target(ashlar_file_buffer *f) {
 }
 
 static ashlar_status make_new(ashlar_file_buffer *f) {
-    do { /* the number makes the name new; nobody has to be unable to guess it */
+    do { /* the name only has to be unused: with O_EXCL, it does no harm to guess it */
         (void)snprintf(f->name, sizeof f->name, "%.*s.ashlar-%016" PRIx64 ".tmp",
                        NAME_MAX - SUFFIX_BYTES, f->base,
                        (uint64_t)ashlar__clock_ns() ^ (uint64_t)getpid() << 40);
@@ -215,7 +217,7 @@ ashlar_status ashlar__file_buffer_create(const char *path, ashlar_file_buffer **
 
 static bool write_all(int fd, const char *text, size_t bytes) {
     while (bytes > 0) {
-        const ssize_t put = write(fd, text, bytes); /* Linux cuts what is too much at once */
+        const ssize_t put = write(fd, text, bytes); /* Linux writes at most 2 GiB at once */
         if (put < 0 && errno != EINTR) {
             return false;
         }
@@ -239,7 +241,7 @@ ashlar_status ashlar__file_buffer_put(ashlar_file_buffer *f, const void *data, s
     }
     if (bytes >= BUFFER_BYTES) {
         write_out(f, data, bytes);
-    } else if (bytes > 0) { /* else there may be no data */
+    } else if (bytes > 0) { /* memcpy() of 0 bytes would need a valid `data` all the same */
         memcpy(f->bytes + f->used, data, bytes);
         f->used += bytes;
     }
@@ -256,9 +258,10 @@ void ashlar__file_buffer_print(ashlar_file_buffer *f, const char *format, ...) {
     (void)ashlar__file_buffer_put(f, text, (size_t)bytes);
 }
 
-/* From /proc, since umask() would change it for a moment in which other threads may make files. */
+/* The umask, out of /proc: umask() tells it only by setting another one, and other threads might
+ * make files meanwhile. 077 if it is not to be had. */
 static mode_t read_umask(void) {
-    char text[512] = ""; /* its beginning */
+    char text[512] = ""; /* the beginning of the file */
     const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
     const ssize_t bytes = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
     const char *mask = bytes > 0 ? strstr(text, "\nUmask:") : NULL;
@@ -266,8 +269,9 @@ static mode_t read_umask(void) {
     return mask == NULL ? 077 : (mode_t)strtoul(mask + strlen("\nUmask:"), NULL, 8) & 0777;
 }
 
-/* The permissions of the file that is replaced or, without one, what the umask gives. If another
- * user owns it, only what both give: that user may have put it there to read the new one. */
+/* Give the new file the permissions of the one that it replaces or, without one, what the umask
+ * gives. If another user owns the old file, only what both give: else that user could put a file
+ * there that everybody may read, and wait for us to replace it. */
 static ashlar_status set_mode(const ashlar_file_buffer *f) {
     const bool is_new = f->target.st_nlink == 0;
     const mode_t mask = is_new || f->target.st_uid != geteuid() ? 0666 & ~read_umask() : 0777;
@@ -282,7 +286,7 @@ static ashlar_status place(ashlar_file_buffer *f) {
         return fail_errno("replace", f->path);
     }
     f->name[0] = '\0';
-    /* Else a crash may undo the rename. EINVAL: this file system cannot sync a folder. */
+    /* Without this a crash may undo the rename. EINVAL: this file system cannot sync a folder. */
     return fsync(f->folder) == 0 || errno == EINVAL
                ? ASHLAR_OK
                : fail_errno("make durable the folder of the new", f->path);
@@ -318,7 +322,7 @@ ashlar_status ashlar__file_write_line(const char *path, const char *text, size_t
 
 /* ---- where a program's user wants it ---- */
 
-static int own_stdout = STDOUT_FILENO; /* what "-" means */
+static int own_stdout = STDOUT_FILENO; /* the descriptor that the path "-" stands for */
 
 static bool is_dash(const char *path) {
     return strcmp(path, "-") == 0;

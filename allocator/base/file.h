@@ -5,7 +5,7 @@
  * No file is mapped: a mapping changes when somebody writes to the file, even between a check and
  * the use of checked bytes, and reading it ends the process if somebody has shortened the file.
  *
- * Threads: one at a time per buffer, and for standard output; any for the rest.
+ * Threads: one at a time may use a buffer, or write to standard output; any may do the rest.
  */
 #ifndef ASHLAR_FILE_H
 #define ASHLAR_FILE_H
@@ -20,8 +20,8 @@
 /* ---- reading ---- */
 
 /*
- * Read the file `path` into host memory; _stream: anything that can be opened, such as a pipe, to
- * its end.
+ * Read the file `path` into host memory. The function whose name ends with _stream also reads pipes
+ * and the like, to their end.
  *
  * out     the file's bytes and a 0 after them; the caller frees it with ashlar__host_free()
  * bytes   the number of bytes, without the 0
@@ -62,12 +62,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__file_read_at(int fd, const char *path, s
 typedef struct ashlar_file_buffer ashlar_file_buffer;
 
 /*
- * Begin to replace the file `path`. At the commit the new file gets the old one's permissions, or
- * those that the umask gives then.
+ * Begin to replace the file `path`. The commit gives the new file the old one's permissions or, if
+ * there is no old one, those that the umask then gives.
  *
  * Ownership: the caller commits or aborts *out.
- * Errors:    ASHLAR_EIO (no such folder, no permission), ASHLAR_EINVAL (no path; something other
- *            than a regular file has it, or a link that is not followed), ASHLAR_EHOSTMEM.
+ * Errors:    ASHLAR_EIO (no such folder, no permission), ASHLAR_EINVAL (`path` is empty, or that of
+ *            a link that is not followed or of something else than a file), ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_buffer_create(const char *path,
                                                            ashlar_file_buffer **out);

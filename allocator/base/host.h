@@ -1,6 +1,6 @@
 /*
- * host.h - all host memory that the library takes for itself, where tests can make a request fail;
- * and the host's clock (internal).
+ * host.h - host memory for the library itself, any request for which a test can make fail; and the
+ * host's clock (internal).
  *
  * Threads: any.
  */
@@ -43,8 +43,8 @@ void *ashlar__host_realloc(void *old, size_t count, size_t bytes);
  */
 bool ashlar__host_grow(void **items, size_t *capacity, size_t count, size_t item_bytes);
 
-/* The same for an array of any type; if there is no memory, return ASHLAR_EHOSTMEM with this detail
- * from the enclosing function. */
+/* ashlar__host_grow() for an array of any type; if there is no memory, return ASHLAR_EHOSTMEM with
+ * this detail from the enclosing function. */
 #define ASHLAR_HOST_GROW(array, capacity, count, ...)                            \
     do {                                                                         \
         void *grown_ = (array);                                                  \
@@ -75,11 +75,10 @@ static inline double ashlar__clock_s(void) {
     return 1e-9 * (double)ashlar__clock_ns();
 }
 
-/* The longest pause: short beside a wait that it prolongs. */
 enum { ASHLAR_PAUSE_NS_MIN = 1000, ASHLAR_PAUSE_NS_MAX = 200000 };
 
-/* Sleep between two rounds of questions about what cannot be waited for; each time about twice as
- * long. *ns: ASHLAR_PAUSE_NS_MIN at first. */
+/* For a loop that polls: sleep for *ns, and double *ns for the next time, up to
+ * ASHLAR_PAUSE_NS_MAX. The caller sets *ns to ASHLAR_PAUSE_NS_MIN before the loop. */
 static inline void ashlar__clock_pause(long *ns) {
     (void)nanosleep(&(struct timespec){.tv_nsec = *ns}, NULL);
     *ns = *ns < ASHLAR_PAUSE_NS_MAX / 2 ? 2 * *ns : ASHLAR_PAUSE_NS_MAX;

@@ -3,7 +3,7 @@
  * value (internal).
  *
  * A number that is written and read back is the same: integers of 64 bits, doubles to the last bit,
- * in every locale. The reader goes no deeper than ASHLAR_JSON_DEPTH.
+ * in every locale. The reader refuses arrays and objects nested deeper than ASHLAR_JSON_DEPTH.
  *
  * Threads: one at a time per writer or reader.
  */
@@ -57,15 +57,15 @@ void ashlar__json_open_array(ashlar_json_writer *writer);
 void ashlar__json_open_row(ashlar_json_writer *writer); /* an array that stays on one line */
 void ashlar__json_close_array(ashlar_json_writer *writer);
 
-/* A table: an object with the names of its columns, and "rows", an array of rows. In between the
- * caller puts the rows; other members can only stand beside the table. */
+/* A table is an object with two members: "columns", the columns' names, and "rows", an array of
+ * rows. The caller puts the rows between the two calls, each by ashlar__json_open_row(). */
 void ashlar__json_open_table(ashlar_json_writer *writer, const char *const *columns, size_t count);
 void ashlar__json_close_table(ashlar_json_writer *writer);
 
 /* Write the key of an object's next value. */
 void ashlar__json_put_key(ashlar_json_writer *writer, const char *key);
 
-/* Each byte that is not part of UTF-8 becomes U+FFFD. */
+/* Put a string. Each byte that is not part of well-formed UTF-8 becomes U+FFFD. */
 void ashlar__json_put_string(ashlar_json_writer *writer, const char *text);
 void ashlar__json_put_text(ashlar_json_writer *writer, const char *text, size_t bytes);
 
@@ -74,10 +74,10 @@ void ashlar__json_put_double(ashlar_json_writer *writer, double value); /* not f
 void ashlar__json_put_bool(ashlar_json_writer *writer, bool value);
 void ashlar__json_put_null(ashlar_json_writer *writer);
 
-/* The text of one JSON value, as it is. */
+/* Put a value whose JSON text the caller has already; it is copied as it is. */
 void ashlar__json_put_parsed(ashlar_json_writer *writer, const char *text, size_t bytes);
 
-/* A member of an object: its key, then its value. */
+/* Put a member of an object: its key, then its value. */
 void ashlar__json_add_string(ashlar_json_writer *writer, const char *key, const char *text);
 void ashlar__json_add_uint64(ashlar_json_writer *writer, const char *key, uint64_t value);
 void ashlar__json_add_double(ashlar_json_writer *writer, const char *key, double value);
@@ -116,18 +116,18 @@ typedef enum ashlar_json_kind {
 typedef struct ashlar_json ashlar_json;
 
 struct ashlar_json {
-    ashlar_json_kind kind;
+    ashlar_json_kind kind;   /* says which fields have a value: those of its name in capitals */
     bool boolean;            /* BOOL */
     bool is_integer;         /* a NUMBER without fraction or exponent, and |value| < 2^64 */
     bool is_negative;        /* NUMBER */
-    const char *key;         /* of an object's member, 0-terminated; else NULL */
+    const char *key;         /* if this is an object's member: its key, 0-terminated; else NULL */
     size_t key_bytes;        /* more than strlen(key) if the key has a byte 0 inside */
     const char *text;        /* STRING, 0-terminated; may have a byte 0 inside, too */
     size_t count;            /* STRING: its bytes, without the last 0 */
     uint64_t magnitude;      /* NUMBER that is_integer: its absolute value */
     double number;           /* NUMBER, the nearest double */
-    const ashlar_json *item; /* the first item, and the item after this one, for whoever keeps */
-    const ashlar_json *next; /* values: the reader leaves these NULL */
+    const ashlar_json *item; /* for callers that build a tree: the first item of this value; and */
+    const ashlar_json *next; /* the item after it in its parent. The reader sets both to NULL */
 };
 
 /*
@@ -160,7 +160,7 @@ typedef struct ashlar_json_scan {
  * Read the document's value: all of it, or the opening bracket of an array or object. RFC 8259, no
  * extensions; an object may have a key twice.
  *
- * text   [bytes + 1]; the last byte may be anything, and is kept
+ * text   [bytes + 1]; text[bytes] may be anything, and is unchanged after each call
  * value  its strings lie in `text`
  * Errors: ASHLAR_EFORMAT (the detail names the wrong byte; too deep nesting and a number beyond the
  *         range of a double are such errors too); the same for the functions below.

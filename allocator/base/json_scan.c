@@ -16,7 +16,7 @@ static ashlar_status fail_at(size_t at, const char *what) {
     return ashlar__fail(ASHLAR_EFORMAT, "JSON, byte %zu: %s", at, what);
 }
 
-/* The next byte. At the end 0, which is valid nowhere. */
+/* The next byte; at the end of the text 0, which no caller accepts. */
 static char peek(const ashlar_json_scan *s) {
     ASHLAR_CHECK2(s->at <= s->bytes);
     return s->at < s->bytes ? s->text[s->at] : '\0';
@@ -208,7 +208,7 @@ static bool skip_word(ashlar_json_scan *s, const char *word) {
 
 static ashlar_status scan_word(ashlar_json_scan *s, ashlar_json *value) {
     if (skip_word(s, "null")) {
-        return ASHLAR_OK; /* as it was made */
+        return ASHLAR_OK; /* a zeroed value is null */
     }
     value->kind = ASHLAR_JSON_BOOL;
     value->boolean = skip_word(s, "true");

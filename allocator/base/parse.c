@@ -184,7 +184,7 @@ void ashlar__write_real(double value, char out[static ASHLAR_NUMBER_BYTES]) {
     (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%.15g", value); /* 0.1, not 0.10000000000000001 */
     if (strtod(out, NULL) != value) {
         (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%.17g", value);
-        ASHLAR_CHECK2(!isfinite(value) || strtod(out, NULL) == value); /* 17 digits are enough */
+        ASHLAR_CHECK2(!isfinite(value) || strtod(out, NULL) == value); /* 17 digits suffice */
     }
     (void)uselocale(before);
 }
@@ -206,7 +206,7 @@ static ashlar_status fail_key(const ashlar_pairs_format *f, ashlar_piece key, as
     char shown_key[ASHLAR_SHOWN_BYTES], shown[ASHLAR_SHOWN_BYTES];
     for (size_t i = 0, at = 0; i < f->count; i++) {
         at += (size_t)snprintf(keys + at, sizeof keys - at, "%s%s", i == 0 ? "" : ", ", f->keys[i]);
-        ASHLAR_ASSERT(at < sizeof keys); /* there was room for every key so far */
+        ASHLAR_ASSERT(at < sizeof keys); /* else the list of keys was cut short */
     }
     return ashlar__fail(ASHLAR_EINVAL,
                         "%s: unknown key \"%s\" (value \"%s\"); give key=value, separated by "

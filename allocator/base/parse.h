@@ -40,17 +40,17 @@ ashlar_piece ashlar__piece_trim(ashlar_piece piece);
  * printable ASCII. Returns `shown`. */
 const char *ashlar__piece_show(ashlar_piece piece, char shown[static ASHLAR_SHOWN_BYTES]);
 
-/* Decimal digits. */
+/* Read decimal digits. */
 bool ashlar__parse_count(ashlar_piece piece, uint64_t *out);
 
-/* Decimal digits, followed by a unit B, KiB, MiB, GiB or TiB; a 0 needs no unit. */
+/* Read decimal digits, followed by a unit B, KiB, MiB, GiB or TiB; a 0 needs no unit. */
 bool ashlar__parse_bytes(ashlar_piece piece, uint64_t *out);
 
-/* A decimal number, perhaps with an exponent: "0.9", "1", "25e-2". It must be finite, and have at
- * most 60 characters. */
+/* Read a decimal number, perhaps with an exponent: "0.9", "1", "25e-2". It must be finite as a
+ * double, and have at most 60 characters. */
 bool ashlar__parse_real(ashlar_piece piece, double *out);
 
-/* What strtod() makes of a text where the decimal separator is a point. */
+/* strtod() in the "C" locale, whose decimal separator is a point. */
 double ashlar__real_of(const char *text);
 
 /* Write a number so that the matching ashlar__parse_ function reads the same value back. A real
@@ -125,7 +125,7 @@ bool ashlar__csv_next(ashlar_csv *csv, ashlar_piece *fields, size_t *count);
  * Errors: ASHLAR_EFORMAT. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__csv_check(const ashlar_csv *csv, size_t count);
 
-/* ASHLAR_EFORMAT: "FILE:LINE: WHAT, not "FIELD"". */
+/* Return ASHLAR_EFORMAT with the detail "FILE:LINE: WHAT, not "FIELD"". */
 ashlar_status ashlar__csv_fail(const ashlar_csv *csv, const char *what, ashlar_piece field);
 
 #endif /* ASHLAR_PARSE_H */

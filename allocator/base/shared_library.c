@@ -27,7 +27,7 @@ static ashlar_status open_library(const ashlar_shared_library *library, void **h
     return ASHLAR_OK;
 }
 
-/* Lock: the table's, held. */
+/* Open the library and fill `functions`. Lock: table->lock, held. */
 static ashlar_status fill_locked(const ashlar_shared_table *table,
                                  const ashlar_shared_library *library, void *functions) {
     void *handle = NULL;

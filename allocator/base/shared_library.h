@@ -15,13 +15,13 @@ typedef struct ashlar_shared_library {
     const char *names[3]; /* otherwise these files are tried in order; NULL after the last */
     const char *const *functions; /* [function_count], the names of the functions */
     size_t function_count;
-    size_t optional_count; /* the last so many may be missing from a library: NULL then */
+    size_t optional_count; /* the library may lack this many of the last; their pointers are NULL */
     ashlar_status (*check)(const void *functions); /* refuses an unsuitable library; or NULL */
 } ashlar_shared_library;
 
 /* Whether one struct of function pointers has been filled. It is filled once in the process. */
 typedef struct ashlar_shared_table {
-    ashlar_lock lock; /* = ASHLAR_LOCK(ASHLAR_LEVEL_SHARED_LIBRARY) */
+    ashlar_lock lock; /* initialised with ASHLAR_LOCK(ASHLAR_LEVEL_SHARED_LIBRARY) */
     bool is_filled;   /* guarded by `lock` */
 } ashlar_shared_table;
 

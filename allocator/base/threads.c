@@ -26,7 +26,7 @@ uint32_t ashlar__thread_number(void) {
     return number;
 }
 
-static atomic_bool is_hidden;
+static atomic_bool is_hidden;     /* a test pretends that there is no membarrier(2) */
 static atomic_bool is_registered; /* false once membarrier(2) was refused */
 
 static void do_register(void) {
@@ -54,7 +54,7 @@ enum { LONG_BITS = sizeof(long) * CHAR_BIT, MASK_LONGS = 8192 / LONG_BITS };
 
 /* Run on each processor in turn. When the calling thread runs there, the kernel has switched away
  * from the thread that ran before, and a switch is a full barrier on every architecture. EINVAL:
- * there is no such processor, or none for this process. False: refused. */
+ * no such processor, or this process may not use it. False: the kernel refuses to move a thread. */
 static bool visit_processors(void) {
     unsigned long before[MASK_LONGS] = {0};
     bool is_allowed = true;
@@ -76,7 +76,7 @@ bool ashlar__barrier_everywhere(void) {
     }
     atomic_store(&is_registered, false);
     const bool is_put = visit_processors();
-    ASHLAR_ASSERT(is_put); /* a process that went on might hand out memory twice */
+    ASHLAR_ASSERT(is_put); /* without the barrier two threads might be given the same memory */
     return false;
 }
 
@@ -88,10 +88,11 @@ void ashlar__barrier_pretend(bool is_there) {
 
 typedef struct thread_data {
     void *data[ASHLAR_THREAD_DATA_COUNT];
-    int rounds; /* rounds of key destructors that have reached this data */
+    int rounds; /* how often end_thread(), the key's destructor, has been called for this data */
 } thread_data;
 
-/* Destructors of other keys may run after the first round, and need this data. */
+/* The destructor frees the data in the second round only: in the first, destructors of other keys
+ * may still run after it, and need the data. */
 enum { ROUNDS = 2 };
 
 static _Thread_local thread_data *mine;

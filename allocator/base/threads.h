@@ -1,7 +1,6 @@
 /*
- * threads.h - a number for each thread of the process, memory of its own outside its thread-local
- * storage, a full memory barrier in all threads for which only the caller pays, and locks with a
- * rank (internal).
+ * threads.h - a number for each thread of the process, memory that belongs to one thread, a memory
+ * barrier that one thread puts into all others, and locks with ranks (internal).
  */
 #ifndef ASHLAR_THREADS_H
 #define ASHLAR_THREADS_H
@@ -17,8 +16,8 @@
  * threads are not reused. */
 uint32_t ashlar__thread_number(void);
 
-/* Register the process for the barrier; only the first call asks the kernel. False: this kernel has
- * no such barrier, or has begun to refuse it. */
+/* Register the process for membarrier(2), on which ashlar__barrier_everywhere() rests. Only the
+ * first call asks the kernel. False: the kernel lacks membarrier(2), or has begun to refuse it. */
 bool ashlar__barrier_init(void);
 
 /* Have every other thread pass a full memory barrier before this call returns.
@@ -27,18 +26,18 @@ bool ashlar__barrier_init(void);
  * installed); do not rely on barriers from now on. */
 bool ashlar__barrier_everywhere(void);
 
-/* Register a child of fork(), before it has other threads. */
+/* Register a child of fork() anew. The child calls this before it makes threads. */
 void ashlar__barrier_begin_child(void);
 
-/* For tests. False: ashlar__barrier_init() returns false from now on. True: it gives the real
- * answer again. */
+/* For tests: have ashlar__barrier_init() return false from now on or, with true, the real answer
+ * again. */
 void ashlar__barrier_pretend(bool is_there);
 
 /* ---- memory of a thread's own ---- */
 
-/* Data that a thread reaches by a pointer. All libraries loaded by dlopen() share a few hundred
- * bytes of the fast thread-local storage from which a hit reads its cache, so larger data lies
- * elsewhere. */
+/* What a thread keeps on the heap, behind one thread-local pointer. The fast (initial-exec) kind of
+ * thread-local storage is a few hundred bytes for all libraries that dlopen() loads. A thread's
+ * cache must be reached by it, so larger data lies here. */
 typedef enum ashlar_thread_datum {
     ASHLAR_THREAD_ERROR_DETAIL,
     ASHLAR_THREAD_SOFT_CONTEXTS,
@@ -69,19 +68,19 @@ void *ashlar__thread_data_if_any(ashlar_thread_datum datum);
  * it is held.
  */
 typedef enum ashlar_lock_level {
-    ASHLAR_LEVEL_NONE,           /* of zeroed memory in which no lock was made */
+    ASHLAR_LEVEL_NONE,           /* of zeroed memory where ashlar__lock_init() was not called */
     ASHLAR_LEVEL_LIBRARY_HANDLE, /* rnn/layer, arena/reduce: a handle of cuDNN, cuBLAS, NCCL */
     ASHLAR_LEVEL_SHARED_LIBRARY, /* base/shared_library.c: a table of functions being filled */
     ASHLAR_LEVEL_TORCH_GRAPHS,   /* dropin/torch_graphs.c: memory of PyTorch's graphs */
     ASHLAR_LEVEL_DROPIN_FREES,   /* dropin/frees.c: an ashlar_frees being made */
     ASHLAR_LEVEL_DROPIN_DEVICES, /* dropin/devices.c: a device's allocator being made */
     ASHLAR_LEVEL_CAPTURES,       /* dropin/frees_wait.c: captures under way */
-    ASHLAR_LEVEL_ALLOCATOR_LIST, /* core/allocators.c: every allocator */
+    ASHLAR_LEVEL_ALLOCATOR_LIST, /* core/allocators.c: the list of all allocators */
     ASHLAR_LEVEL_CACHE_PARTING,  /* core/cache.c: which allocator each cache belongs to */
     ASHLAR_LEVEL_ALLOCATOR,      /* one per allocator; a thread holds only one of them at a time */
     ASHLAR_LEVEL_PATTERN_CHECK,  /* guard/guard_fill.c: comparisons under way */
     ASHLAR_LEVEL_DRIVER_OPEN,    /* driver/driver_cuda.c, soft/soft_device.c */
-    ASHLAR_LEVEL_SOFT_SETUP,     /* soft/soft_device.c: the first configuration */
+    ASHLAR_LEVEL_SOFT_SETUP,     /* soft/soft_device.c: the first set-up of the devices */
     ASHLAR_LEVEL_SOFT,           /* the software device's state */
     ASHLAR_LEVEL_WORKERS_OWNER,  /* arena/compute/workers.c: who may hand out work */
     ASHLAR_LEVEL_WORKERS,        /* arena/compute/workers.c: the work handed out */
@@ -91,8 +90,8 @@ typedef struct ashlar_lock {
     pthread_mutex_t mutex;
 #if ASHLAR_DEBUG >= 2
     ashlar_lock_level rank;
-    struct ashlar_lock *next_held; /* the next in the list of locks that its holder holds; only
-                                    * the holder writes it */
+    struct ashlar_lock *next_held; /* the next in the holding thread's list of the locks that it
+                                    * holds; only that thread writes it */
 #endif
 } ashlar_lock;
 

@@ -14,7 +14,9 @@ void ashlar__publish_locked(ashlar_allocator *a, ashlar_cache *own) {
         ashlar__counters_publish(&a->counters, &a->stats);
     } else {
         ashlar__cache_count_planned(own);
-        ashlar__counters_settle(&own->counters, &a->stats);
+        if (ashlar__counters_are_due(&own->counters)) {
+            ashlar__counters_publish(&own->counters, &a->stats);
+        }
     }
 }
 
@@ -30,7 +32,7 @@ void ashlar__count_free_locked(ashlar_allocator *a, ashlar_cache *own, size_t re
 void ashlar__stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
     ASHLAR_OWNS(&a->lock);
     ashlar__caches_take_over_locked(a);
-    size_t cached_bytes = ashlar__returned_bytes_locked(a);
+    size_t cached_bytes = ashlar__remote_bytes_locked(a);
     const size_t used_bytes = ashlar__heap_used_bytes(&a->heap);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         ASHLAR_MAY_TOUCH(cache);

@@ -1,12 +1,11 @@
-/*
- * allocator.c - making an allocator from its options, what it gives back for others, and its end.
- */
+/* allocator.c - making an allocator from its options, having it give idle memory back when another
+ * user of the device lacks memory, and destroying it. */
 #include "allocator/core/core.h"
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* Of the device's memory: the default of cache_bytes, of which large blocks may be half. */
+/* The default of cache_bytes, the most of a thread's cache, is the device's memory over this. */
 enum { CACHE_DIVISOR = 32 };
 
 /* The bytes that the allocator may map: the smaller of the two limits in the options. */
@@ -20,7 +19,8 @@ static size_t limit_of(const ashlar_config *config, size_t memory_bytes) {
 
 enum { UNPUBLISHED_DIVISOR = 64 };
 
-/* With a trace every call publishes, so that the peak is that of the trace. */
+/* Set how far a thread's live bytes may change before it publishes them: with a trace not at all,
+ * so that the statistics have the same peak as the trace. */
 static void set_unpublished(ashlar_allocator *a) {
     const size_t share = a->heap.range.memory_bytes / UNPUBLISHED_DIVISOR;
     a->constants.unpublished_bytes = a->client.trace != NULL      ? 0
@@ -71,7 +71,7 @@ static size_t cache_bytes_of(const ashlar_config *config, size_t memory_bytes) {
 static ashlar_status start_nvtx(ashlar_allocator *a, const ashlar_config *config) {
     const ashlar_range *range = &a->heap.range;
     if (!config->tells_nvtx || range->kind == ASHLAR_RANGE_HOST) {
-        return ASHLAR_OK; /* page-locked memory is not device memory */
+        return ASHLAR_OK; /* NVTX hears of device memory only */
     }
     const ashlar_status status =
         ashlar__nvtx_memory_create(range->segments == NULL ? range->handle_bytes : 0, &a->nvtx);
@@ -114,7 +114,7 @@ static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *confi
     return status;
 }
 
-/* Add what the allocator holds. */
+/* Add what this allocator has of the device's memory. */
 static void count_locked(ashlar_allocator *a, ashlar_others *others) {
     ASHLAR_OWNS(&a->lock);
     ashlar_stats stats;
@@ -134,7 +134,7 @@ static void report_leaks(ashlar_allocator *a) {
 static bool give_back(ashlar_allocator *a, size_t bytes, bool may_wait, ashlar_others *others) {
     if (ashlar__has_deferred(a)) {
         bool unused;
-        ASHLAR_IGNORE(ashlar__deferred_ask(a, &unused)); /* then these blocks have to wait */
+        ASHLAR_IGNORE(ashlar__deferred_ask(a, &unused)); /* if it fails, the blocks stay deferred */
     }
     ashlar__allocator_enter(a);
     const size_t before = a->heap.range.mapped_bytes;
@@ -239,8 +239,8 @@ static void report_at_end(ashlar_allocator *a) {
     }
 }
 
-/* A guard's queued comparisons must not outlive it. If a second wait fails, too, the device is
- * lost: work that has not run by then never will. */
+/* Wait for the device's work: a guard's queued comparisons must end before the guard. If a second
+ * wait fails, too, the device is lost, and work that has not run by then never will. */
 static bool wait_for_all(ashlar_allocator *a) {
     bool is_over = false;
     for (int attempt = 0; attempt < 2 && !is_over; attempt++) {

@@ -122,8 +122,7 @@ void ashlar__allocator_enlist(ashlar_allocator *a) {
     };
     ashlar__device_listen(&listener);
     ashlar__lock_acquire(&list_lock);
-    if (a->reports_leaks &&
-        !is_expecting_exit) { /* if this fails, the next allocator tries again */
+    if (a->reports_leaks && !is_expecting_exit) { /* if atexit() fails, the next one tries again */
         is_expecting_exit = atexit(report_leaks_at_exit) == 0;
     }
     a->next = allocators;
@@ -152,7 +151,7 @@ _Atomic uint32_t ashlar__fork_count;
 
 static bool is_watching;
 
-/* Takes no lock, since another thread of the parent may have held it at the fork. */
+/* Called in the child of fork(). Takes no lock: another thread may have held it at the fork. */
 static void begin_child(void) {
     atomic_fetch_add_explicit(&ashlar__fork_count, 1, memory_order_relaxed);
     ashlar__barrier_begin_child();

@@ -7,9 +7,8 @@
 #include "allocator/base/host.h"
 #include "allocator/base/threads.h"
 
+/* A cache's small blocks may take the device's memory over SMALL_DIVISOR, within these bounds. */
 enum { SMALL_DIVISOR = 256 };
-
-/* The bounds of SMALL_DIVISOR's share of the device's memory; see set_limits(). */
 #define SMALL_MIN_BYTES ((size_t)1 << 20)
 #define SMALL_MAX_BYTES ((size_t)16 << 20)
 
@@ -111,9 +110,9 @@ static void return_cache(ashlar_cache *cache) {
     ashlar__cache_flush(cache);
     ashlar__counters_publish(&cache->counters, &a->stats);
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
-        if (ashlar__holder_of(state) == cache) {
-            ashlar__returned_put_locked(a, state);
-            ashlar__hold_drop_locked(a, state);
+        if (ashlar__owner_cache(state) == cache) {
+            ashlar__remote_put_locked(a, state);
+            ashlar__owner_cache_clear_locked(a, state);
         }
     }
     end_own_streams_locked(a);
@@ -129,8 +128,7 @@ static void end_thread(void *unused) {
     ashlar__lock_acquire(&parting_lock);
     while (caches_of_thread != NULL) {
         ashlar_cache *next = caches_of_thread->next_of_thread;
-        ashlar__cache_recent = caches_of_thread; /* taking over leaves out this one, as the calling
-                                                  * thread's own */
+        ashlar__cache_recent = caches_of_thread; /* so that taking caches over leaves it out */
         return_cache(caches_of_thread);
         ashlar__cache_recent = &no_cache;
         delete_cache(caches_of_thread);
@@ -151,9 +149,7 @@ static bool expect_end(void) {
     return has_ending_key && pthread_setspecific(ending_key, &no_cache) == 0;
 }
 
-/*
- * The child leaves the caches themselves in memory, unreachable: their blocks belong to the parent.
- */
+/* The caches themselves stay in the child's memory, unreachable: their blocks are the parent's. */
 void ashlar__caches_begin_child(void) {
     ashlar__lock_init(&parting_lock, ASHLAR_LEVEL_CACHE_PARTING);
     ashlar__cache_recent = &no_cache;
@@ -227,8 +223,9 @@ void ashlar__cache_end_replay(ashlar_cache *cache) {
 }
 
 /*
- * While a step is replayed, `stream` is set to match no request, so that each request asks the step
- * first; and where memory was short, so that each one sees whether a step begins (cache.h).
+ * Make these the magazines that serve hits. While a step is replayed, `cache->stream` is set to
+ * match no request, so that each one asks the replay first; and so it is once memory was short, so
+ * that each request checks whether a step begins (ashlar__cycle_is_tight()).
  */
 static void set_recent(ashlar_cache *cache, ashlar_magazines *m, ashlar_stream stream) {
     const bool is_asked = ashlar__cache_is_replaying(cache) || cache->allocator->heap.was_short;
@@ -237,18 +234,16 @@ static void set_recent(ashlar_cache *cache, ashlar_magazines *m, ashlar_stream s
 }
 
 /*
- * Set the most that a cache may hold: half of cache_bytes in large blocks, and half in small
- * blocks. Any miss gives large blocks up anyway. Small blocks are also limited to a share of the
- * device's memory, 1 to 16 MiB. Neither limit depends on what was mapped before, so a repeated step
- * finds the same blocks in its cache.
+ * Set the most that a cache may hold: half of cache_bytes in large blocks, which the next miss
+ * gives up, and half in small ones. These are also limited to a part of the device's memory, 1 to
+ * 16 MiB. Neither limit depends on what was mapped before, so a repeated step finds the same blocks
+ * in its cache.
  */
 static void set_limits(ashlar_cache *cache, size_t cache_bytes, size_t memory_bytes) {
     const size_t half = cache_bytes / 2, share = memory_bytes / SMALL_DIVISOR;
     size_t small = share > SMALL_MIN_BYTES ? share : SMALL_MIN_BYTES;
     small = small < SMALL_MAX_BYTES ? small : SMALL_MAX_BYTES;
-    /*
-     * ashlar__cache_weight() adds the weight of one block, so one block of exactly this size fits.
-     */
+    /* Weights, which exceed the bytes, so that one block of exactly so many bytes fits. */
     cache->limit[0] = ashlar__cache_weight(small < half ? small : half);
     cache->limit[1] = ashlar__cache_weight(half);
 }
@@ -267,7 +262,7 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     ashlar__cache_set_replay(cache, &ashlar__no_replay);
     set_limits(cache, a->cache_bytes, a->heap.range.memory_bytes);
     cache->counters.limit = (int64_t)a->constants.unpublished_bytes;
-    atomic_store(&cache->attention, ashlar__cache_watched(a));
+    atomic_store(&cache->attention, ashlar__bypass_attention(a));
     /* This only sets all.peak, the value that a new peak must exceed. */
     ashlar__counters_publish(&cache->counters, &a->stats);
     link_locked(a, cache);

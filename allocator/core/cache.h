@@ -35,7 +35,7 @@
 
 _Static_assert(ASHLAR_TAG_COUNT <= UINT8_MAX, "a block's tag is a byte");
 
-/* Changes since the last publication, and the value that a new peak must exceed. */
+/* The change of live bytes since the last publication, and the most that it has been. */
 typedef struct ashlar_live_delta {
     int64_t live; /* requested bytes allocated less those freed */
     int64_t peak; /* the largest `live` so far; in `all` it starts at the value that `live` must
@@ -45,7 +45,7 @@ typedef struct ashlar_live_delta {
 typedef struct ashlar_counters {
     uint64_t hit_count; /* allocations served by the thread's magazines since the cache was made */
     uint64_t hit_count_published;
-    uint64_t miss_count; /* allocations served by zones that the cache holds */
+    uint64_t miss_count; /* allocations served by zones of streams that the cache owns */
     uint64_t miss_count_published;
     uint64_t planned_count; /* allocations that plans served; see ashlar__cache_count_planned() */
     uint64_t planned_count_published;
@@ -95,28 +95,21 @@ static inline bool ashlar__counters_are_due(const ashlar_counters *c) {
     return c->all.live > c->above || c->all.live < c->below;
 }
 
-/* Publish if ashlar__counters_are_due(). */
-static inline void ashlar__counters_settle(ashlar_counters *c, ashlar_stats *stats) {
-    if (ashlar__counters_are_due(c)) {
-        ashlar__counters_publish(c, stats);
-    }
-}
-
 /* ---- the cache ----
  *
  * A cache has magazines for each stream that its thread uses: a list of blocks for each size class,
  * and at most one larger block, which serves only requests of exactly its size. All blocks of a
  * stream's magazines were freed on that stream, so later work of the stream may use them.
  *
- * A cache may also hold streams: then the same rules go for their zones; see core.h. It may be
- * touched (ASHLAR_MAY_TOUCH) by
- *   its owner         between ashlar__cache_enter() and ashlar__cache_leave(), or with the lock
+ * A cache, and the zones of the streams that it owns (core.h), may be touched (ASHLAR_MAY_TOUCH) by
+ *   its thread        between ashlar__cache_enter() and ashlar__cache_leave(), or with the lock
  *   any other thread  with the lock, after ashlar__caches_take_over_locked()
  *
- * To enter, the owner makes a plain store and a load, without a barrier. Who takes over pays for
- * both threads, since that is rare: between its store to `attention` and its load of `is_busy` it
- * has the kernel put a full barrier into every running thread (membarrier(2)). So either the owner
- * sees the change, or the other thread sees that the owner is inside and waits for it to leave.
+ * To enter its cache, a thread stores to `is_busy` and loads `attention`, without a barrier. The
+ * thread that takes the cache over pays for both, since that is rare: between its store to
+ * `attention` and its load of `is_busy` it has the kernel put a full barrier into every running
+ * thread (membarrier(2)). So either the cache's thread sees the change, or the other one sees that
+ * the cache is in use, and waits.
  *
  * Invariants (ashlar__cache_check_locked):
  * weight[0], weight[1] == weights of the small and of the large blocks in the magazines
@@ -141,21 +134,22 @@ static inline size_t ashlar__cache_weight(size_t block_bytes) {
     return block_bytes + ASHLAR_CACHE_BLOCK_WEIGHT;
 }
 
-/* Reasons for the owner to leave its fast path: bits of ashlar_cache.attention. */
+/* Bits of ashlar_cache.attention, the reasons for a cache's thread to take the lock: another thread
+ * has taken the cache over; or a mode or a recording must see every call. */
 enum { ASHLAR_CACHE_TAKEN_OVER = 1, ASHLAR_CACHE_BYPASSED = 2 };
 
 /* Padding keeps what a hit writes a cache line away from other threads' host memory. */
 typedef struct ashlar_magazines ashlar_magazines;
 struct ashlar_magazines {
     unsigned char before[ASHLAR_CACHE_LINE];
-    ashlar_magazines *next;                  /* the next magazines of this cache */
+    ashlar_magazines *next;                  /* those of another stream, in the same cache */
     ashlar_magazines *next_in_bucket;        /* the next in this bucket of the cache's hash table */
     ashlar_stream_state *stream_state;       /* const */
     ashlar_block *lists[ASHLAR_CACHE_LISTS]; /* linked by `older` */
     unsigned char behind[ASHLAR_CACHE_LINE];
 };
 
-/* Blocks freed remotely, to send together; see core.h. */
+/* Blocks that a cache's thread has freed remotely and will send together; see core.h. */
 typedef struct ashlar_remote_frees {
     ashlar_block *newest, *oldest; /* all of one stream, linked by `older` */
     size_t count, bytes;
@@ -163,8 +157,8 @@ typedef struct ashlar_remote_frees {
 
 struct ashlar_cache {
     unsigned char before[ASHLAR_CACHE_LINE];
-    _Atomic unsigned is_busy;     /* written by the owner only */
-    _Atomic unsigned attention;   /* written under the allocator's lock only */
+    _Atomic unsigned is_busy;     /* the thread has entered; written by this thread only */
+    _Atomic unsigned attention;   /* bits, see above; written under the allocator's lock */
     uint64_t allocator_id;        /* const; 0: belongs to no allocator */
     ashlar_stream stream;         /* the stream whose requests `recent` serves, or
                                    * ASHLAR_NO_STREAM */
@@ -177,7 +171,7 @@ struct ashlar_cache {
     const ashlar_block *last_large; /* the large block taken last, unless another one was freed
                                        since */
     ashlar_counters counters;
-    ashlar_block *pending; /* freed blocks on their way to the heap; linked by `older` */
+    ashlar_block *pending; /* freed blocks that wait to go to the heap; linked by `older` */
     size_t pending_count;
     size_t pending_bytes;
     bool was_full;           /* the magazines had no room for some small block since the last
@@ -191,7 +185,7 @@ struct ashlar_cache {
                                                          streams' handles */
     ashlar_replay *own_replay; /* replays the thread's steps, one at a time; NULL before the
                                   first step */
-    /* For cache_flush.c: this cycle, from the last low of live bytes on, and the one before. */
+    /* For cache_flush.c: this cycle, which began at a low of live bytes, and the last one. */
     uint64_t low, high; /* the fewest and most live bytes that a miss saw in this cycle */
     uint64_t quiet;     /* a miss with live bytes from here to `high` is not at a low */
     uint64_t misses;
@@ -201,7 +195,7 @@ struct ashlar_cache {
     ashlar_cache *next_of_thread; /* in the thread's list of caches */
     ashlar_allocator *allocator;  /* NULL once the allocator is destroyed. Lock: parting_lock, in
                                      cache.c */
-    uint64_t thread;              /* const; the owner's ashlar__thread_number() */
+    uint64_t thread;              /* const; the ashlar__thread_number() of its thread */
     unsigned char behind[ASHLAR_CACHE_LINE];
 };
 
@@ -211,10 +205,7 @@ extern ashlar_magazines ashlar__no_magazines;
 /* The calling thread's cache of the allocator used last; at first, that of no allocator. */
 extern _Thread_local ashlar_cache *ashlar__cache_recent ASHLAR_INITIAL_EXEC;
 
-/*
- * Check at level 2 that the calling thread owns the cache or has taken it over, which only the
- * lock's holder can do.
- */
+/* Check at level 2 that the cache is the calling thread's, or taken over. */
 #define ASHLAR_MAY_TOUCH(cache) ASHLAR_CHECK2(ashlar__cache_may_touch(cache))
 
 static inline bool ashlar__cache_may_touch(const ashlar_cache *cache) {
@@ -234,13 +225,12 @@ static inline void ashlar__cache_count_planned(ashlar_cache *cache) {
     }
 }
 
-/* Begin a hit. False: no hit has begun, and the owner must take the lock. */
+/* Enter the calling thread's cache. False: it is not entered, and the thread must take the lock. */
 static inline bool ashlar__cache_enter(ashlar_cache *cache) {
     ASHLAR_CHECK2(cache->thread == ashlar__thread_number());
     ASHLAR_CHECK2(atomic_load_explicit(&cache->is_busy, memory_order_relaxed) == 0);
     atomic_store_explicit(&cache->is_busy, 1, memory_order_relaxed);
-    /* This fence orders only the compiler. The other thread orders the processor, by membarrier(2).
-     */
+    /* For the compiler only. The thread that takes the cache over uses membarrier(2) instead. */
     atomic_signal_fence(memory_order_seq_cst);
     if (ASHLAR_LIKELY(atomic_load_explicit(&cache->attention, memory_order_acquire) == 0)) {
         return true;
@@ -254,7 +244,7 @@ static inline void ashlar__cache_leave(ashlar_cache *cache) {
     atomic_store_explicit(&cache->is_busy, 0, memory_order_release);
 }
 
-/* ---- for the owner, inside the cache (after ashlar__cache_enter()) or with the lock ---- */
+/* ---- for the cache's thread, after ashlar__cache_enter() or with the lock ---- */
 
 /* Find the magazines of a stream, by handle or by state, and make them the recent ones; NULL: there
  * are none. ashlar__magazines_of() leaves the recent ones as they are. */
@@ -318,15 +308,17 @@ static inline bool ashlar__cache_push(ashlar_cache *cache, ashlar_magazines *m,
     return true;
 }
 
-/* Keep a freed block pending until the next miss. False: it may not wait. */
+/* Keep a freed block pending until the next miss. False: too much is pending, or an event should
+ * follow the free at once. */
 bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block);
 
-/* ---- for the owner, outside the cache (before ashlar__cache_enter()) ---- */
+/* ---- for the cache's thread, before ashlar__cache_enter() ---- */
 
 /* Make the thread's cache of this allocator the recent one. False: it has none yet. */
 bool ashlar__cache_switch(uint64_t allocator_id);
 
-/* The same, but make it if there is none. NULL: the thread cannot have one. Lock: not held. */
+/* Find the thread's cache of the allocator, or make it, and make it the recent one. NULL: the
+ * thread cannot have one. Lock: not held. */
 ashlar_cache *ashlar__cache_get(ashlar_allocator *allocator);
 
 /* Whether blocks of this state may go to magazines, which requests find by their stream's handle:
@@ -339,19 +331,21 @@ static inline bool ashlar__may_cache(const ashlar_stream_state *state) {
 /* Find or make the magazines of a stream, and make them the recent ones. NULL: it can have none. */
 ashlar_magazines *ashlar__cache_need_locked(ashlar_cache *cache, ashlar_stream_state *state);
 
-/* Have the thread's requests ask this replay of a step first; or &ashlar__no_replay. Lock: held. */
+/* From now on serve the thread's requests from this replay of a step, if it can; or from none, with
+ * &ashlar__no_replay. Lock: held. */
 void ashlar__cache_set_replay(ashlar_cache *cache, ashlar_replay *replay);
 
 /* End the replay of the step that the cache's thread is in: by its end, or because the ordinary
  * path serves the rest of it. Lock: held. */
 void ashlar__cache_end_replay(ashlar_cache *cache);
 
-/* ---- for the owner inside the cache, or for whoever holds the lock ---- */
+/* ---- for the cache's thread after ashlar__cache_enter(), or for whoever has the lock ---- */
 
 /* Give blocks to the heap. _pending: those that are pending. _flush: all. _large: the large ones.
  * _magazines: those of one stream's magazines. _stream: of one stream, those that lie in the same
- * zone as a block of `bytes` bytes. Without the lock, only blocks of streams that the cache holds,
- * and no pending ones. */
+ * zone as a block of `bytes` bytes. Without the lock, pending blocks stay, and so do blocks of
+ * streams that the cache does not own; _magazines and _stream must not be called for such streams.
+ */
 void ashlar__cache_flush_pending(ashlar_cache *cache);
 void ashlar__cache_flush(ashlar_cache *cache);
 void ashlar__cache_flush_large(ashlar_cache *cache);
@@ -359,19 +353,19 @@ void ashlar__cache_flush_magazines(ashlar_cache *cache, ashlar_magazines *magazi
 void ashlar__cache_flush_stream(ashlar_cache *cache, const ashlar_stream_state *state,
                                 size_t bytes);
 
-/* ---- for whoever holds the lock ---- */
+/* ---- for whoever has the lock ---- */
 
-/* Give a block that was freed on its own stream to the heap, or, if another thread holds the
- * stream, send it to that thread. */
+/* Give a block that was freed on its own stream to the heap or, if another thread's cache owns the
+ * stream and is not taken over, append it to the stream's remote frees. */
 void ashlar__cache_give_back_locked(ashlar_allocator *allocator, ashlar_block *block);
 
-/* Give all blocks of all caches to the heap, also those on their way to another thread. */
+/* Give all blocks of all caches to the heap, also all remote frees. */
 void ashlar__caches_flush_locked(ashlar_allocator *allocator);
 
-/* A stream ends: give its blocks to the heap, drop its magazines, replay no step on it. */
+/* For a stream that ends: give its blocks to the heap, drop its magazines, replay no step on it. */
 void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state);
 
-/* The bytes of the cache's free blocks, including pending blocks and the remote. O(blocks). */
+/* The bytes of the cache's free blocks, also of pending ones and unsent remote frees. O(blocks). */
 size_t ashlar__cache_bytes(const ashlar_cache *cache);
 
 /* Whether the magazines are empty. */
@@ -382,19 +376,20 @@ static inline bool ashlar__cache_is_empty(const ashlar_cache *cache) {
 /* Check the invariants above. Errors: ASHLAR_EFORMAT, naming the one that does not hold. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache);
 
-/* The allocator is being destroyed: each cache's thread frees its cache later. */
+/* For an allocator that is being destroyed: leave each cache to its thread, which frees it later.
+ */
 void ashlar__caches_disown(ashlar_allocator *allocator);
 
 /* ---- a program's steps, as a thread's cache sees them ---- */
 
-/* The rest of ashlar__cycle_count_miss(), for a miss that may have to give blocks up. */
+/* The rest of ashlar__cycle_count_miss(), for a miss that may have to give cached blocks up. */
 void ashlar__cycle_look(ashlar_cache *own);
 
 /*
- * Whether a step may begin where memory was short once: the thread has no more live than when its
- * cycle began, and had more since. Then the cache is emptied, however alike the steps are. For
- * which cached block serves which request differs from step to step, and so does what is left
- * between them; but a step that just fits needs the addresses that it had.
+ * Whether memory was short once, and a step may begin: the thread has no more live bytes than when
+ * its cycle began, and had more since. Then the cache is emptied even if the steps are alike, since
+ * which cached block serves which request differs from step to step, and so do the gaps between
+ * blocks; but a step that just fits into memory needs the addresses that it had before.
  */
 static inline bool ashlar__cycle_is_tight(const ashlar_heap *heap, const ashlar_cache *own) {
     const int64_t live = own->counters.published + own->counters.all.live;
@@ -404,8 +399,8 @@ static inline bool ashlar__cycle_is_tight(const ashlar_heap *heap, const ashlar_
 
 /*
  * Count a miss, before the search for a block, and give up cached blocks that may keep free memory
- * from merging. Call it with the lock, or inside the cache if the cache holds all streams of its
- * magazines.
+ * from merging. Call it with the lock, or after entering the cache; then blocks of streams that the
+ * cache does not own stay in it.
  *
  * In a program that works in steps, live bytes are fewest between two steps. Cached blocks keep the
  * free memory around them from merging, so the next step's blocks would lie further apart than the
@@ -428,7 +423,7 @@ static inline void ashlar__cycle_count_miss(ashlar_cache *own) {
     }
 }
 
-/* Empty the cache, and forget what it has seen of the program's cycles. As for a miss. */
+/* Empty the cache, and forget the cycles so far. Call it as ashlar__cycle_count_miss(). */
 void ashlar__cycle_restart(ashlar_cache *own);
 
 #endif /* ASHLAR_CACHE_H */

@@ -1,5 +1,5 @@
-/* cache_flush.c - giving a cache's blocks back to the heap, also where a program's live bytes tell
- * that a step begins; and checking what a cache holds. */
+/* cache_flush.c - giving a cache's blocks back to the heap, also when the thread's live bytes show
+ * that a step begins; and checking a cache's invariants. */
 #include "allocator/core/core.h"
 
 #include "allocator/base/error.h"
@@ -30,15 +30,16 @@ bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
 void ashlar__cache_give_back_locked(ashlar_allocator *a, ashlar_block *block) {
     ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *state = block->stream_state;
-    if (!a->are_caches_taken_over && ashlar__holder_of(state) != NULL &&
-        ashlar__holder_of(state) != ashlar__cache_recent) {
-        ashlar__returned_add(state, block, block);
+    if (!a->are_caches_taken_over && ashlar__owner_cache(state) != NULL &&
+        ashlar__owner_cache(state) != ashlar__cache_recent) {
+        ashlar__remote_append(state, block, block);
     } else {
         ashlar__release_block_locked(&a->heap, block, state);
     }
 }
 
-/* The block gets its stream's present tick: an event that follows it also follows its last use. */
+/* Give a cached block to the heap, which stamps it with its stream's present tick: an event that is
+ * recorded from now on comes behind the block's last use. */
 static inline void give_up(ashlar_cache *cache, ashlar_block *block) {
     ashlar_allocator *a = cache->allocator;
     ASHLAR_CHECK2(block->requested == 0 && block->stream_state != NULL);
@@ -52,7 +53,7 @@ static inline void give_up(ashlar_cache *cache, ashlar_block *block) {
 void ashlar__cache_flush_pending(ashlar_cache *cache) {
     ASHLAR_MAY_TOUCH(cache);
     if (atomic_load_explicit(&cache->is_busy, memory_order_relaxed) != 0) {
-        return; /* pending blocks belong to streams that the cache does not hold */
+        return; /* entered without the lock, which these blocks need */
     }
     ashlar_block *list = cache->pending;
     cache->pending = NULL;
@@ -79,9 +80,9 @@ static void empty_list(ashlar_cache *cache, ashlar_magazines *m, size_t idx) {
     cache->weight[idx == ASHLAR_CACHE_LARGE_LIST] -= weight;
 }
 
-/* With the lock, or inside the cache that holds the stream. */
+/* Whether the stream's blocks may go to its zone: the cache owns it, or the thread has the lock. */
 static bool may_flush(const ashlar_cache *cache, const ashlar_stream_state *state) {
-    return ashlar__holder_of(state) == cache ||
+    return ashlar__owner_cache(state) == cache ||
            atomic_load_explicit(&cache->is_busy, memory_order_relaxed) == 0;
 }
 
@@ -174,7 +175,7 @@ void ashlar__caches_flush_locked(ashlar_allocator *a) {
         ashlar__cache_flush(cache);
     }
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
-        ashlar__returned_put_locked(a, state);
+        ashlar__remote_put_locked(a, state);
     }
 }
 
@@ -186,7 +187,7 @@ void ashlar__caches_flush_locked(ashlar_allocator *a) {
  */
 enum { LOW_DIVISOR = 8 };
 
-/* 0 if the thread freed more than it allocated. */
+/* The thread's live bytes; 0 if it freed more than it allocated. */
 static uint64_t live_bytes(const ashlar_cache *own) {
     const int64_t live = own->counters.published + own->counters.all.live;
     return live < 0 ? 0 : (uint64_t)live;
@@ -209,19 +210,19 @@ static bool is_at_low(ashlar_cache *own) {
 }
 
 /*
- * Whether the cycle that ends had as many requests as the one before, and the same high. Only
- * misses read the high, so a cycle with more hits may show a high that is lower, by at most what
- * the cache may hold.
+ * Whether the cycle that ends had as many requests as the one before, and the same most live bytes.
+ * Only misses look at live bytes, so a cycle with more hits may seem to have had fewer, by at most
+ * the bytes of a full cache.
  */
 static bool is_like_the_last(ashlar_cache *own) {
     ASHLAR_CHECK2(own->counters.hit_count >= own->hits_before);
     const uint64_t hits = own->counters.hit_count - own->hits_before;
     const uint64_t requests = hits + own->misses - 1; /* the last miss belongs to the next cycle */
     const bool is_higher = own->high > own->last_high;
-    const uint64_t apart = is_higher ? own->high - own->last_high : own->last_high - own->high;
+    const uint64_t difference = is_higher ? own->high - own->last_high : own->last_high - own->high;
     const bool is_explained = is_higher ? hits < own->last_hits : hits > own->last_hits;
-    const bool is_alike =
-        requests == own->last_requests && (apart == 0 || (is_explained && apart <= own->limit[0]));
+    const bool is_alike = requests == own->last_requests &&
+                          (difference == 0 || (is_explained && difference <= own->limit[0]));
     own->last_high = own->high;
     own->last_requests = requests;
     own->last_hits = hits;
@@ -239,7 +240,8 @@ void ashlar__cycle_restart(ashlar_cache *own) {
                   (ashlar__cache_is_empty(own) && own->pending_count == 0));
 }
 
-/* No room for a block freed since the last miss, and no hit since it was last found full. */
+/* Whether the magazines had no room for a block since the last miss, and have served nothing since
+ * they were last found full. */
 static bool is_full_of_what_nobody_wants(ashlar_cache *own) {
     if (!own->was_full) {
         return false;
@@ -323,7 +325,7 @@ ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache) {
     }
     if (!is_list_of(remote->newest, remote->newest != NULL ? remote->newest->stream_state : NULL,
                     remote->count, remote->bytes)) {
-        return broken(cache, "its remote frees are miscounted, or has a block of another stream");
+        return broken(cache, "its remote frees are miscounted, or one is of another stream");
     }
     if (weight[0] > cache->limit[0] || weight[1] > cache->limit[1] ||
         cache->pending_count > ASHLAR_CACHE_PENDING_MAX || cache->pending_bytes > cache->limit[1]) {

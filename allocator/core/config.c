@@ -1,4 +1,4 @@
-/* config.c - reading, checking and writing an allocator's options, from the table in config.h. */
+/* config.c - reading, checking and writing an allocator's options (ASHLAR_CONFIG_MAP). */
 #include "allocator/core/core.h"
 
 #include <ashlar/allocator.h>
@@ -19,7 +19,7 @@ typedef struct option {
     kind kind;
     uint64_t low, high;
     uint64_t initial;
-    const char *words; /* NULL: none */
+    const char *words; /* CHOICE: "a|b|c"; else a word that stands for `initial`, or NULL */
     const char *text;
 } option;
 

@@ -1,6 +1,6 @@
 /*
- * core.h - the allocator: its fields, the lock that guards them, and what the files of this room
- * do for each other (internal).
+ * core.h - the allocator: its fields, the lock that guards them, and the functions by which the
+ * files of this folder call each other (internal).
  *
  * A `_locked` function is called with the allocator's lock held. `own` is the calling thread's
  * cache of the allocator, or NULL. The usual errors are ASHLAR_EHOSTMEM and ASHLAR_EDRIVER.
@@ -30,7 +30,7 @@ typedef struct ashlar_hit_constants {
     uint64_t id; /* never 0, and unique among all allocators of the process */
     cu_ptr base; /* start of the heap's address range */
     size_t range_bytes;
-    size_t unpublished_bytes; /* a thread publishes larger changes of live bytes; cache.h */
+    size_t unpublished_bytes; /* a thread publishes larger changes of live bytes: cache.h */
     ashlar_page_map map;      /* a copy of heap.map */
     unsigned char padding[ASHLAR_CACHE_LINE];
 } ashlar_hit_constants;
@@ -41,7 +41,7 @@ _Static_assert(sizeof(ashlar_hit_constants) - offsetof(ashlar_hit_constants, pad
 /* What other allocators hold of a device's memory. */
 typedef struct ashlar_others {
     size_t count, reserved_bytes;
-    size_t idle_bytes; /* of them, in no block */
+    size_t idle_bytes; /* of reserved_bytes, in no live block */
 } ashlar_others;
 
 struct ashlar_allocator {
@@ -50,12 +50,12 @@ struct ashlar_allocator {
     size_t cache_bytes;     /* const; the most bytes of one thread's cache; 0: no caches */
     uint32_t fork_count;    /* const; ashlar__fork_count at the creation */
     ashlar_allocator *next; /* in the process's list. Lock: list_lock in allocators.c */
-    size_t visitor_count;   /* threads that have it give memory back. Lock: list_lock */
-    ashlar_lock lock;       /* guards all fields below, but for those of reports.c */
+    size_t visitor_count;   /* threads that are making it give memory back. Lock: list_lock */
+    ashlar_lock lock;       /* guards all fields below that are not const */
     ashlar_driver_client client;
     ashlar_heap heap;
     ashlar_planner planner;
-    ashlar_others others; /* what they held when memory last ran out */
+    ashlar_others others; /* what the device's other allocators had when memory last ran out */
 
     /* Modes; see modes.c. */
     unsigned modes;                /* bits 1u << ashlar_mode_id that are on */
@@ -67,13 +67,13 @@ struct ashlar_allocator {
     ashlar_stream_state *stream_states; /* of all streams and graph pools, and `idle_stream_state`;
                                            newest first */
     ashlar_stream_state *buckets[ASHLAR_STREAM_BUCKETS]; /* stream_states, hashed by handle */
-    ashlar_stream_state *recent;            /* found last; the next call mostly wants the same */
+    ashlar_stream_state *recent; /* the state found last; the next call mostly wants it */
     ashlar_stream_state *idle_stream_state; /* of blocks that any stream may use; NULL at first */
 
-    /* Caches and statistics; see hold.c and counters.c. */
+    /* Caches and statistics; see owner.c and counters.c. */
     ashlar_cache *caches;       /* one for each thread that has allocated */
-    bool are_hits_over;         /* the kernel refuses barriers: no thread enters its cache again */
-    bool are_caches_taken_over; /* no other thread enters its cache until the lock is released */
+    bool are_hits_over;         /* membarrier(2) was refused: no thread enters its cache again */
+    bool are_caches_taken_over; /* by whoever has the lock: no other thread enters its cache now */
     ashlar_counters counters;   /* of threads without a cache; published when a call ends */
     ashlar_stats stats;         /* the sums of what threads have published; the rest is added by
                                  * ashlar__stats_sum_locked() */
@@ -107,13 +107,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__allocator_create_in(ashlar_device *devic
                                                             ashlar_range_kind kind,
                                                             ashlar_allocator **out);
 
-/* Behave as if the device had only `bytes` of memory and none were in use. */
+/* Let the allocator behave as if its device had only `bytes` bytes of memory, none of it in use. */
 void ashlar__allocator_pretend(ashlar_allocator *allocator, size_t bytes);
 
 /*
  * _keep_events: keep this many of the newest events, unless the allocator keeps some. _listen: tell
- * a listener of all events, instead of the one that has its place in `ring`. Call both before
- * anybody allocates. Errors: those of ashlar__trace_init().
+ * a listener of all events, in place of ring.listeners[place]. Call both before anybody allocates.
+ * Errors: those of ashlar__trace_init().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__allocator_keep_events(ashlar_allocator *allocator,
                                                               uint64_t event_count);
@@ -131,16 +131,16 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__modes_check(const ashlar_config *config,
 
 /* ---- forks: allocators.c ----
  *
- * A child of fork() has only the thread that forked. Locks that others held stay taken, data that
- * they were changing stays half changed, and CUDA does not work. So each public function first asks
- * in which process the allocator was made, and on a mismatch touches none of its data. Hits need
- * not ask, because a child starts without caches.
+ * A child of fork() has only the thread that forked. Locks that other threads held stay taken, data
+ * that they were changing stays half changed, and CUDA does not work. So each public function first
+ * asks in which process the allocator was made, and on a mismatch touches none of its data. Hits
+ * need not ask, because a child starts without caches.
  */
 
 /* The number of forks between the process that first called ashlar__forks_watch() and this one. */
 extern _Atomic uint32_t ashlar__fork_count;
 
-/* Count forks from now on. Call it before making an allocator. Errors: ASHLAR_EHOSTMEM. */
+/* Count forks from now on. Called before an allocator is made. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__forks_watch(void);
 
 /* Whether the allocator was made in a process that is an ancestor of this one. Needs no lock. */
@@ -148,7 +148,7 @@ static inline bool ashlar__is_of_parent(const ashlar_allocator *a) {
     return a->fork_count != atomic_load_explicit(&ashlar__fork_count, memory_order_relaxed);
 }
 
-ashlar_status ashlar__fail_of_parent(void); /* ASHLAR_EDRIVER */
+ashlar_status ashlar__fail_of_parent(void); /* sets the error detail; ASHLAR_EDRIVER */
 
 /* The first line of a public function that returns a status: refuse an allocator of the parent. */
 #define ASHLAR_REFUSE_OF_PARENT(allocator)     \
@@ -163,13 +163,13 @@ void ashlar__caches_begin_child(void);
 
 /* ---- all allocators of the process: allocators.c ----
  *
- * Idle memory of a device belongs to the process. Whoever is refused memory by the driver has the
- * others give idle memory back: an allocator in its search, the device's other users by
- * ashlar__device_has_room(), the drop-ins for calls that they pass on.
+ * If the driver refuses memory to one user of a device, the process's allocators give their idle
+ * memory back: for an allocator's request that finds none, for other users of the device in
+ * ashlar__device_has_room(), and for calls that the drop-ins pass on to the driver.
  */
 
 /* _enlist: add the allocator to the process's list, whose leaks are reported when the process
- * exits. _delist: remove it; waits for threads that have it give memory back. */
+ * exits. _delist: remove it; waits for threads that are making it give memory back. */
 void ashlar__allocator_enlist(ashlar_allocator *allocator);
 void ashlar__allocator_delist(ashlar_allocator *allocator);
 
@@ -189,8 +189,7 @@ bool ashlar__allocators_give_back(const ashlar_driver *driver, int ordinal,
                                   const ashlar_allocator *except, size_t bytes, bool may_wait,
                                   ashlar_others *others);
 
-/* What the list does with one allocator; allocator.c sets it, since it calls files above the list.
- */
+/* What allocators.c does with each allocator of its list; allocator.c sets these functions. */
 typedef struct ashlar_allocator_acts {
     void (*end_stream)(ashlar_allocator *allocator, ashlar_stream stream);
     void (*begin_wait)(ashlar_allocator *allocator, ashlar_stream stream, uint64_t wait);
@@ -202,26 +201,26 @@ typedef struct ashlar_allocator_acts {
 
 extern const ashlar_allocator_acts *ashlar__allocator_acts;
 
-/* ---- who may touch what: hold.c ----
+/* ---- which cache owns a stream: owner.c ----
  *
- * A cache can hold a stream: then its owner cuts blocks from the stream's zones and puts them back
- * inside its cache, as it does with its magazines, and takes no lock. The first thread that asks
- * for memory of a stream holds it. If another thread asks, the stream passes to that thread. After
- * a few handovers nobody holds the stream any more, and all its misses take the lock.
+ * A cache can own a stream: then its thread cuts blocks from the stream's zones, and puts them
+ * back, without the lock, once it has entered the cache (cache.h). The first thread that asks for
+ * memory of a stream gets it for its cache. If another thread asks, the stream passes to that
+ * thread's cache. After a few handovers no cache owns the stream, and all its misses take the lock.
  *
  * So a stream's zones, last_used, last_tick, has_freed and stamp_count may be touched
- *   by the owner of the cache that holds it   inside its cache, or with the lock
- *   by any thread, if no cache holds it       with the lock
- *   by any thread                             with the lock, after taking the caches over
+ *   by the thread whose cache owns the stream   after entering the cache, or with the lock
+ *   by any thread, if no cache owns the stream  with the lock
+ *   by any thread                               with the lock, after taking the caches over
  *
- * A thread that frees a block of a stream held by another thread (a remote free) collects such
- * blocks in its cache, and appends them all at once to the stream's `returned` list.
+ * A free is remote if another thread's cache owns the block's stream. The freeing thread collects
+ * such blocks in its own cache, and appends several at once to the stream's list `remote_frees`.
  */
 
 /*
  * Keep every other thread out of its cache until ashlar__allocator_leave(), or until the caches are
- * handed back before the lock is dropped for a while. May be called again meanwhile. Cost: a system
- * call if there are other caches.
+ * handed back before the lock is dropped for a while. Until then, a second call does nothing. Cost:
+ * a system call if there are other caches.
  */
 void ashlar__caches_take_over_locked(ashlar_allocator *allocator);
 void ashlar__caches_hand_back_locked(ashlar_allocator *allocator);
@@ -233,50 +232,51 @@ void ashlar__allocator_leave(ashlar_allocator *allocator);
 
 /* The bits of `attention` that make every call take the lock: because a mode or a step's recording
  * must see the call. */
-static inline unsigned ashlar__cache_watched(const ashlar_allocator *a) {
+static inline unsigned ashlar__bypass_attention(const ashlar_allocator *a) {
     return a->modes != 0 || a->are_hits_over || a->planner.recording_count > 0
                ? ASHLAR_CACHE_BYPASSED
                : 0;
 }
 
-/* Call this after any change of what ashlar__cache_watched() returns. Takes the caches over. */
+/* Call this after any change of what ashlar__bypass_attention() returns. Takes the caches over. */
 void ashlar__caches_update_bypass_locked(ashlar_allocator *allocator);
 
-static inline ashlar_cache *ashlar__holder_of(const ashlar_stream_state *state) {
-    return atomic_load_explicit(&state->holder, memory_order_relaxed);
+static inline ashlar_cache *ashlar__owner_cache(const ashlar_stream_state *state) {
+    return atomic_load_explicit(&state->owner_cache, memory_order_relaxed);
 }
 
 /*
- * Let the calling thread's cache hold the stream, if it may. In any case no other cache holds the
+ * Let the calling thread's cache own the stream, if it may. In any case no other cache owns the
  * stream afterwards, and the calling thread may touch its zones until it releases the lock.
  */
-void ashlar__hold_locked(ashlar_allocator *allocator, ashlar_cache *own,
-                         ashlar_stream_state *state);
+void ashlar__owner_cache_set_locked(ashlar_allocator *allocator, ashlar_cache *own,
+                                    ashlar_stream_state *state);
 
-/* Let nobody hold the stream any more. Its holder is the calling thread's cache or taken over. */
-void ashlar__hold_drop_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
+/* From now on no cache owns the stream. The one that did is the calling thread's, or taken over. */
+void ashlar__owner_cache_clear_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 
-/* Whether the free of a block is remote: another thread holds its stream. */
+/* Whether the free of a block by the calling thread is remote. */
 bool ashlar__is_remote(const ashlar_cache *own, const ashlar_block *block);
 
-/* _free: collect a remotely freed block. _send: append the collected ones to the stream's list.
- * Inside the cache, or with the lock. */
+/* _free: collect a block, which was freed remotely, in the freeing thread's cache. _send: append
+ * the collected blocks to their stream's list. Call both after entering the cache, or with the
+ * lock. */
 void ashlar__remote_free(ashlar_cache *own, ashlar_block *block);
 void ashlar__remote_send(ashlar_cache *cache);
 
-/* Append freed blocks of a stream, linked by `older`, to its list. Any thread. */
-void ashlar__returned_add(ashlar_stream_state *state, ashlar_block *newest, ashlar_block *oldest);
+/* Append freed blocks of a stream, linked by `older`, to its remote frees. Any thread. */
+void ashlar__remote_append(ashlar_stream_state *state, ashlar_block *newest, ashlar_block *oldest);
 
-/* Put the blocks that other threads have freed into their stream's zones. The cache that holds the
- * stream, if one does, must be taken over: its thread stays out of it. */
-void ashlar__returned_put_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
+/* Put a stream's remote frees into its zones. The cache that owns the stream, if there is one, must
+ * be taken over or the calling thread's. */
+void ashlar__remote_put_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 
-/* Put them into the magazines or, when these are full, into the zones. Call it inside the cache
- * that holds the stream, or with the lock. */
-void ashlar__returned_take_in(ashlar_cache *own, ashlar_magazines *magazines);
+/* Put a stream's remote frees into its magazines of the cache that owns it or, when these are full,
+ * into its zones. Call it after entering the cache, or with the lock. */
+void ashlar__remote_receive(ashlar_cache *own, ashlar_magazines *magazines);
 
-/* The bytes of all streams' lists. All caches are taken over. O(blocks). */
-size_t ashlar__returned_bytes_locked(const ashlar_allocator *allocator);
+/* The bytes of all streams' `remote_frees`. All caches are taken over. O(blocks). */
+size_t ashlar__remote_bytes_locked(const ashlar_allocator *allocator);
 
 /* ---- streams: streams.c ---- */
 
@@ -319,8 +319,9 @@ void ashlar__caches_forget_stream_locked(ashlar_allocator *allocator, ashlar_str
  * follows its work, and free memory that it used last is never reused. */
 void ashlar__allocator_end_stream(ashlar_allocator *allocator, ashlar_stream stream);
 
-/* Around a wait on the host for a stream: all that was freed on it before _begin_wait is past after
- * _end_wait. Not for a watched stream: its handle may mean another one. */
+/* Around a wait on the host for a stream: after it, no work uses memory that was freed on the
+ * stream before _begin_wait. Without effect on a watched stream, whose handle may mean another one
+ * now. */
 void ashlar__allocator_begin_wait(ashlar_allocator *allocator, ashlar_stream stream, uint64_t wait);
 void ashlar__allocator_end_wait(ashlar_allocator *allocator, ashlar_stream stream, uint64_t wait);
 
@@ -349,7 +350,7 @@ typedef enum ashlar_rung {
     ASHLAR_RUNG_COUNT
 } ashlar_rung;
 
-/* What is looked for when a thread's own cache has no block. */
+/* A request for a block that is not in the thread's own cache. */
 typedef struct ashlar_request {
     ashlar_stream_state *stream_state; /* of the stream that will use the block */
     size_t bytes;                      /* bytes of the block, a multiple of ASHLAR_BLOCK_ALIGN */
@@ -357,7 +358,7 @@ typedef struct ashlar_request {
     bool is_unplanned; /* do not ask the current step for a block of its plan */
     bool is_idle;      /* use only memory that no queued work uses: all streams may use the block */
     bool is_at_hand;   /* use only memory that is reserved and free now */
-    unsigned percent;  /* is_at_hand, but map as ashlar__alloc_idle() says; 0: nothing */
+    unsigned percent;  /* with is_at_hand: 0: map nothing; else as ashlar__alloc_idle() says */
 } ashlar_request;
 
 /*
@@ -368,7 +369,7 @@ typedef struct ashlar_call ashlar_call;
 typedef ashlar_status ashlar_call_fn(ashlar_allocator *allocator, ashlar_call *call);
 struct ashlar_call {
     ashlar_call_kind kind;
-    unsigned modes; /* those still to be entered */
+    unsigned modes; /* bits of those that the call has yet to go through */
     ashlar_call_fn *next;
     ashlar_request request; /* ALLOC; its `own` is set for all kinds */
     size_t bytes;           /* ALLOC: as the program asked */
@@ -382,11 +383,11 @@ struct ashlar_call {
     ashlar_stream_state *state; /* FREE: of the stream of the last use; USE: of `stream` */
 };
 
-/* The modes, outermost first. Each of them sees every call: hits are over while one is on. */
+/* The modes, outermost first. While one is on, every call takes the lock, and the mode sees it. */
 typedef enum ashlar_mode_id {
     ASHLAR_MODE_WATCH,   /* streams may end unannounced: watch.c */
     ASHLAR_MODE_HOST,    /* page-locked memory, which the host may write to at once */
-    ASHLAR_MODE_DRY_RUN, /* on for one thread, by its step: dry_run.c */
+    ASHLAR_MODE_DRY_RUN, /* only for threads whose step is a dry run: dry_run.c */
     ASHLAR_MODE_ZERO,
     ASHLAR_MODE_TRACE, /* NVTX listens to it, too */
     ASHLAR_MODE_GUARD, /* guard.c */
@@ -402,8 +403,9 @@ ashlar_call_fn ashlar__watch_call;
 ashlar_call_fn ashlar__dry_run_alloc, ashlar__dry_run_free, ashlar__dry_run_use;
 ashlar_call_fn ashlar__guard_alloc, ashlar__guard_free, ashlar__guard_use;
 
-/* The core: miss.c, free.c. ALLOC: Errors: ASHLAR_ENOMEM (the detail is the driver's text) and the
- * usual ones. The lock may be dropped and taken again meanwhile. */
+/* What a call does behind all modes: miss.c, free.c. Errors: the usual ones; _alloc_:
+ * ASHLAR_ENOMEM, too, with the driver's text as detail. The lock may be dropped and taken again
+ * meanwhile. */
 ashlar_call_fn ashlar__core_alloc_locked, ashlar__core_free_locked, ashlar__core_use_locked;
 
 /* _alloc_slow, _free_slow: do the work of ashlar_alloc_tagged() and ashlar_free() if the calling
@@ -419,15 +421,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__free_slow(ashlar_allocator *allocator, v
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_from(ashlar_allocator *allocator, void *ptr,
                                                   const void *caller);
 
-#define ASHLAR_BY_ALL_MEANS UINT_MAX /* for ashlar__alloc_idle(): also wait, if that helps */
+#define ASHLAR_BY_ALL_MEANS UINT_MAX /* a percent: without a bound, and wait if that helps */
 
 /*
  * Like ashlar_alloc(), but all streams may use the block at once. Not with a guard, which would
  * queue work on the block.
  *
- * percent   0: use only memory that is reserved and free now. Above: or move free memory to where
- *           the request fits, and take more from the device until so much of what was ever live is
- *           reserved, or a few handles. Neither waits for anything.
+ * percent   0: use only memory that is reserved and free now. Above: also move free memory to where
+ *           the request fits, and take more from the device, up to this percentage of the peak of
+ *           live bytes, or a few handles. Neither waits for anything.
  *
  * Errors: as for ashlar_alloc(); below ASHLAR_BY_ALL_MEANS, ASHLAR_ENOMEM comes without a report.
  */
@@ -443,11 +445,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_at_hand(ashlar_allocator *allocato
 void ashlar__take_back_locked(ashlar_allocator *allocator, const ashlar_call *call);
 void ashlar__account_alloc_locked(ashlar_allocator *allocator, const ashlar_call *call);
 
-/* Write into the error detail what holds the memory, note the refusal, return ASHLAR_ENOMEM. */
+/* Write into the error detail what the memory is used for, trace the refusal, and return
+ * ASHLAR_ENOMEM. */
 ashlar_status ashlar__no_memory_locked(ashlar_allocator *allocator, const ashlar_call *call);
 
-/* Find call->block and call->state, unless they are set. Errors: ASHLAR_EPOINTER, ASHLAR_EHOSTMEM.
- */
+/* Set call->block and call->state, if they are NULL. Errors: ASHLAR_EPOINTER, ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__call_find_locked(ashlar_allocator *a, ashlar_call *call);
 
 /* The live block that begins at `ptr`. Errors: ASHLAR_EPOINTER. */
@@ -482,12 +484,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__wait_for_any_locked(ashlar_allocator *al
                                                             bool *waited);
 
 /* The best fit among the gaps of a zone, with memory behind it or not, so that a repeated step
- * repeats its addresses. Before choosing the gap at a window's end, the thread gives its cached
- * blocks up. NULL: no gap fits. */
+ * repeats its addresses. Before choosing the gap at a window's end, the thread puts its cached
+ * blocks into the zone, since they may make a gap that fits. NULL: no gap fits. */
 ashlar_block *ashlar__gap_of_own(const ashlar_zone *zone, ashlar_cache *own, size_t bytes);
 
-/* A rung looks for memory in one way. If it finds nothing, *out stays NULL. Behind the first, all
- * caches are taken over. */
+/* A rung looks for memory in one way. If it finds nothing, *out stays NULL. From the second rung
+ * on, all caches are taken over. */
 typedef ashlar_status ashlar_rung_fn(ashlar_allocator *a, const ashlar_request *r,
                                      ashlar_block **out);
 
@@ -508,47 +510,46 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a,
                                                            ashlar_block **out);
 
 /* When all else has failed: the step that makes the request leaves its plan, so that what its slots
- * leave idle can serve the request. False: it has none. */
+ * leave idle can serve the request. False: the request comes from no step with a plan. */
 bool ashlar__rung_leave_own_plan(ashlar_allocator *a, const ashlar_request *r);
 
 /* Find out how far the work on every stream has come. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_ask_all(ashlar_allocator *a);
 
-/* Have memory behind a place by moving what is free and past. *is_there false: that is too little.
- */
+/* Map memory behind a place by moving free handles that the device is done with. *is_there false:
+ * there are too few. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_move_to(ashlar_allocator *a,
                                                      const ashlar_heap_place *place,
                                                      bool *is_there);
 
 /*
- * A place with memory for the request in one of a zone's best few gaps and, if is_past_only, whose
- * last use is past. False: there is none.
+ * Find a place with memory for the request in one of a zone's best few gaps; if is_past_only, one
+ * whose last use is over. False: there is none.
  */
 bool ashlar__rung_find_place(const ashlar_allocator *a, const ashlar_zone *zone,
                              const ashlar_request *r, bool is_past_only, ashlar_heap_place *out);
 
-/* Take the request's bytes there. All their memory must be mapped. */
+/* Take the request's bytes at a place. All their memory must be mapped. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_place(ashlar_allocator *a,
                                                         const ashlar_request *r,
                                                         const ashlar_heap_place *place,
                                                         ashlar_block **out);
 
-/* The kinds of memory that a request may map. While sealed, the allocator may use only what it has.
- */
+/* ASHLAR_MAY_CREATE, or 0 if the seal forbids to take new memory of the driver. */
 unsigned ashlar__rung_may_create(ashlar_allocator *a);
 
 /* ---- freed blocks that do not fit into the magazines ---- */
 
-/* Whether a freed block that does not fit into the magazines can go to its zone now. Call it inside
- * the cache, or with the lock. */
+/* Whether a freed block that does not fit into the magazines can go to its zone now. Call it after
+ * entering the cache, or with the lock. */
 static inline bool ashlar__miss_may_put(const ashlar_allocator *a, const ashlar_cache *own,
                                         const ashlar_stream_state *state) {
-    return ashlar__holder_of(state) == own && !ashlar__heap_is_short(&a->heap);
+    return ashlar__owner_cache(state) == own && !ashlar__heap_is_short(&a->heap);
 }
 
 /* Put a block for which ashlar__miss_may_put() is true into its zone. */
 static inline void ashlar__miss_put(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
-    ASHLAR_CHECK2(ashlar__holder_of(block->stream_state) == own && block->requested == 0);
+    ASHLAR_CHECK2(ashlar__owner_cache(block->stream_state) == own && block->requested == 0);
     if (block->bytes <= ASHLAR_SC_MAX_BYTES) {
         own->was_full = true;
     } else if (own->weight[1] != 0) {
@@ -609,7 +610,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__may_map_locked(ashlar_allocator *allocat
  */
 size_t ashlar__room_locked(ashlar_allocator *allocator);
 
-/* Whether the device may have so much more memory to give. Lock: not held. */
+/* Whether the limit allows to map so much more memory. Lock: not held. */
 bool ashlar__may_grow(ashlar_allocator *allocator, size_t bytes);
 
 /* As ashlar_allocator_trim(). */
@@ -656,9 +657,9 @@ static inline ashlar_use *ashlar__shared_uses(const ashlar_block *block) {
  */
 
 /*
- * Begin a call that names `stream`. Pass *out, which is NULL for a default stream, to the function
- * that ends the call. Drivers older than CUDA 12 cannot identify streams: then `stream` is made to
- * wait for the work of everything freed under its handle. After an error no call has begun.
+ * Begin a call that names `stream`. Pass *out, which is NULL for a default stream, to
+ * ashlar__watch_end_locked(). Drivers older than CUDA 12 cannot identify streams: then `stream` is
+ * made to wait for the work of everything freed under its handle. After an error no call has begun.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__watch_begin_locked(ashlar_allocator *allocator,
                                                            ashlar_stream stream,
@@ -666,15 +667,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__watch_begin_locked(ashlar_allocator *all
 void ashlar__watch_end_locked(ashlar_stream_state *state);
 
 /*
- * Wait on the host for all work of the device; then all memory freed before is past. _settle: the
+ * Wait on the host for all work of the device; then none uses memory freed before. _settle: the
  * lock is not held. _settle_locked: it is, but dropped during the wait. Errors: ASHLAR_EINVAL (a
  * stream is being captured), ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__watch_settle_locked(ashlar_allocator *allocator);
 ASHLAR_MUST_CHECK ashlar_status ashlar__watch_settle(ashlar_allocator *allocator);
 
-/* Around a wait for the device that the caller makes, with all caches taken over. _end_wait: only
- * if the wait succeeded. */
+/* Around a wait for the device that the caller makes, with all caches taken over. Call _end_wait
+ * only if the wait succeeded. */
 uint64_t ashlar__watch_begin_wait_locked(ashlar_allocator *allocator);
 void ashlar__watch_end_wait_locked(ashlar_allocator *allocator, uint64_t wait);
 
@@ -746,43 +747,43 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__free_deferred(ashlar_allocator *allocato
 
 bool ashlar__has_deferred(ashlar_allocator *allocator); /* whether there are deferred blocks */
 
-/* Whether the deferred blocks are as large as a handle: to map one takes no longer than to record
- * events and query them. */
+/* Whether the deferred blocks fill a handle. If not, mapping a handle for a request takes no longer
+ * than recording and querying the events that free these blocks. */
 bool ashlar__deferred_fills_handle(ashlar_allocator *allocator);
 
 /*
- * Whether to call ashlar__deferred_ask() before a request is placed, although free memory may serve
- * it: no events are recorded behind the oldest free, and what was freed fills a handle and is more
- * than twice what is free. Later events would follow the request's own work, too. O(zones).
+ * Whether to call ashlar__deferred_ask() before a request, even if free memory can serve it: no
+ * events are recorded behind the oldest free, and the deferred blocks fill a handle and are more
+ * than twice what is free. Events recorded later would follow the request's work, too. O(zones).
  */
 bool ashlar__deferred_is_due(ashlar_allocator *allocator);
 
 /* Whether deferred blocks became free since `release_count` was read, or there are some. */
 bool ashlar__deferred_has_more(ashlar_allocator *allocator, uint64_t release_count);
 
-/* Let a stream order the frees until its end: NULL, or a non-blocking one. */
+/* From now on, let deferred frees wait for this stream, too: NULL, or a non-blocking one. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__deferred_add_stream(ashlar_allocator *allocator,
                                                             ashlar_stream stream);
 
-/* Call this before a capture begins and is counted: behind all work submitted before the frees
- * events are recorded, which can be queried during the capture. */
+/* Call this before a capture begins and the driver counts it. It records events behind all work
+ * submitted before the frees; during the capture they can be queried, but none can be recorded. */
 void ashlar__deferred_cover(ashlar_allocator *allocator);
 
 /*
- * Free the blocks that are past; does not wait. Records events behind all work, if none follow the
- * work before the oldest free. *has_any: whether blocks became free.
+ * Free the deferred blocks that no work uses any more; does not wait. Records events behind all
+ * work, if none follow the work before the oldest free. *has_any: blocks became free, or none wait.
  *
- * Errors: ASHLAR_EINVAL (not during a capture), ASHLAR_EDRIVER (a stream ended untold).
+ * Errors: ASHLAR_EINVAL (not during a capture), ASHLAR_EDRIVER (a stream ended unannounced).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__deferred_ask(ashlar_allocator *allocator, bool *has_any);
 
-/* Like ashlar__deferred_ask(), but wait on the host for the oldest. False: it cannot. */
+/* Like ashlar__deferred_ask(), but wait on the host for the oldest free. Returns its *has_any. */
 bool ashlar__deferred_wait(ashlar_allocator *allocator);
 
 /* Around a wait for the whole device. _end_wait, only if that succeeded, frees the blocks that were
  * deferred before _begin_wait, and returns whether there were any. */
 typedef struct ashlar_device_wait {
-    uint64_t number; /* 0: there is nothing to learn */
+    uint64_t number; /* 0: no block waits for any work */
     uint64_t free_number;
 } ashlar_device_wait;
 

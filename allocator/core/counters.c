@@ -19,7 +19,7 @@ static bool is_above(uint64_t value, uint64_t other) {
     return (int64_t)value > (int64_t)other;
 }
 
-/* ahead: what the thread had not published when the peak occurred. */
+/* Set the peak: published live bytes plus `ahead`, what a thread had not published at its peak. */
 static void set_peak(ashlar_stats *stats, const int64_t *ahead) {
     stats->live_peak_bytes = 0;
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -30,9 +30,7 @@ static void set_peak(ashlar_stats *stats, const int64_t *ahead) {
     }
 }
 
-/*
- * Publish the largest total that the thread saw, unless publishing the present sum does so anyway.
- */
+/* Publish the largest total that the thread saw, unless publishing the present sum does so. */
 static void publish_peak(const ashlar_counters *c, ashlar_stats *stats) {
     if (c->has_peak && !c->is_at_peak &&
         is_above(changed(stats->live_bytes, c->all.peak), stats->live_peak_bytes)) {

@@ -1,5 +1,5 @@
-/* deferred_free.c - frees that wait for all streams: the list of their blocks, and when each is
- * past. */
+/* deferred_free.c - frees that wait for the work of all streams: the list of their blocks, and when
+ * each of them becomes free. */
 #include "allocator/core/core.h"
 
 #include "allocator/base/error.h"
@@ -12,7 +12,7 @@ static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *b
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested != 0);
     ashlar__account_free_locked(a, own, block);
     ashlar__step_record_free_locked(a, block);
-    ashlar__cross_drop_uses(&a->heap, block); /* the deferred free waits for all work */
+    ashlar__cross_drop_uses(&a->heap, block); /* it will wait for all work anyway */
     block->requested = 0;
     block->marks |= ASHLAR_BLOCK_SHARED;
     block->uses = NULL;
@@ -82,7 +82,7 @@ ashlar_status ashlar__deferred_add_stream(ashlar_allocator *a, ashlar_stream str
     const ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
     if (status == ASHLAR_OK && !state->orders_frees) {
         state->orders_frees = true;
-        state->free_past = a->client.free_count; /* it is new */
+        state->free_past = a->client.free_count; /* it is new: earlier frees do not wait for it */
     }
     ashlar__allocator_leave(a);
     return status;
@@ -103,7 +103,7 @@ static ashlar_status cover_locked(ashlar_allocator *a) {
 void ashlar__deferred_cover(ashlar_allocator *a) {
     ashlar__lock_acquire(&a->lock);
     if (a->deferred.first != NULL) {
-        /* Then the frees wait for the end of the capture, or for a request */
+        /* If this fails, the frees wait for the end of the capture, or for a request. */
         ASHLAR_IGNORE(cover_locked(a));
     }
     ashlar__lock_release(&a->lock);
@@ -122,10 +122,9 @@ static bool is_awaited_locked(const ashlar_allocator *a) {
     return state == NULL;
 }
 
-/*
- * With a smaller factor, programs that take and free block by block need many more events; with a
- * larger one, steps of drawn lengths reserve more (tests/preload/program_drawn.c).
- */
+/* Events become due when deferred bytes exceed this many times the free bytes. With a smaller
+ * factor, programs that take and free block by block need many more events; with a larger one,
+ * steps of drawn lengths reserve more (tests/preload/program_drawn.c). */
 enum { DUE_FACTOR = 2 };
 
 static bool fills_handle_locked(const ashlar_allocator *a) {
@@ -149,8 +148,8 @@ bool ashlar__deferred_is_due(ashlar_allocator *a) {
     return is_due;
 }
 
-/* Query the streams of which less is known than of the others, until one still has work that comes
- * before the oldest free. */
+/* Free what no work uses any more. Queries only streams of which less is known than of those
+ * before, and stops at one that still has work from before the oldest free. */
 static ashlar_status ask_locked(ashlar_allocator *a, bool *has_any) {
     ASHLAR_OWNS(&a->lock);
     uint64_t past = a->client.free_count;
@@ -164,7 +163,7 @@ static ashlar_status ask_locked(ashlar_allocator *a, bool *has_any) {
             continue;
         }
         if (state->pending_count > 0 && ashlar__stream_state_free_past(state) < past) {
-            /* Then nothing more is known */
+            /* If this fails, no more is known than before. */
             ASHLAR_IGNORE(ashlar__stream_state_query(state, &a->client));
         }
         const uint64_t known = ashlar__stream_state_free_past(state);
@@ -181,7 +180,7 @@ ashlar_status ashlar__deferred_ask(ashlar_allocator *a, bool *has_any) {
     return status;
 }
 
-/* The streams whose work the oldest free waits for, behind which there are events. */
+/* Collect the streams with pending events that the oldest free waits for; returns their number. */
 static size_t awaited_locked(const ashlar_allocator *a,
                              ashlar_stream_state *states[static ASHLAR_AWAITED_MAX]) {
     ASHLAR_OWNS(&a->lock);

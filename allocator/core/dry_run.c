@@ -4,13 +4,14 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 
-/* What a block counts against the limit. */
+/* The bytes of the limit that a request of `bytes` bytes takes. */
 static size_t taken_bytes(size_t bytes) {
     size_t taken = SIZE_MAX;
     return ashlar__align_up(bytes, ASHLAR_BLOCK_ALIGN, &taken) ? taken : SIZE_MAX;
 }
 
-/* A request that the recording leaves out needs memory. */
+/* Serve a request with the address that stands for its index in the recording. A request that is
+ * not recorded has none, and gets memory. */
 ashlar_status ashlar__dry_run_alloc(ashlar_allocator *a, ashlar_call *call) {
     ashlar_replay *replay = call->request.own->own_replay;
     ashlar_recording *recording = &replay->recording;
@@ -59,7 +60,7 @@ ashlar_status ashlar__dry_run_bytes(const ashlar_cache *own, const void *ptr, si
     return ASHLAR_OK;
 }
 
-/* Note that the call's stream uses a block; *index: which. */
+/* Note that the call's stream uses the block at call->ptr. *index: its place in the recording. */
 static ashlar_status note_use(ashlar_allocator *a, const ashlar_call *call, uint32_t *index) {
     ashlar_recording *r = &call->request.own->own_replay->recording;
     ashlar_stream_state *state = NULL;

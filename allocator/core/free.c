@@ -4,7 +4,7 @@
 #include "allocator/base/error.h"
 #include "allocator/plan/planner.h"
 
-/* Inside a plan's memory, the live slot block at the offset, if any. */
+/* The block around an offset; inside a plan's memory, the live slot block there, if any. */
 static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
     const ashlar_block *block = ashlar__heap_find(heap, offset);
     const ashlar_block *at = block;
@@ -18,9 +18,7 @@ static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
     return block;
 }
 
-/*
- * Say what is wrong with a pointer that is not the start of a live block. Errors: ASHLAR_EPOINTER.
- */
+/* Say why a pointer is not the start of a live block. Errors: ASHLAR_EPOINTER. */
 static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, size_t offset) {
     ASHLAR_OWNS(&a->lock);
     /* Other threads' hits write the fields read here. */
@@ -127,8 +125,8 @@ ashlar_status ashlar__call_find_locked(ashlar_allocator *a, ashlar_call *call) {
     return ASHLAR_OK;
 }
 
-/* What a free without the lock does, so that an allocator whose caches are bypassed hands out the
- * same blocks. False: the block must go to the heap. */
+/* Do what a free without the lock does, so that an allocator hands out the same blocks when every
+ * call takes the lock. False: the block must go to the heap. */
 static bool keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
     ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *state = block->stream_state;
@@ -136,7 +134,7 @@ static bool keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
         ashlar__remote_free(own, block);
         return true;
     }
-    /* A cache may give the block back late, when no event can be recorded behind it any more. */
+    /* When a cache gives the block back, it may be too late to record an event behind its use. */
     ashlar_magazines *m = ashlar__stream_state_is_recorded_at_calls(state, &a->client)
                               ? NULL
                               : ashlar__cache_need_locked(own, state);
@@ -161,7 +159,8 @@ static bool vacate_shared_locked(ashlar_allocator *a, ashlar_block *block,
            ashlar__plan_memory_vacate_locked(memory, &a->heap, block, state);
 }
 
-/* To the thread's cache or, if that is full, to the heap with the cache's pending blocks. */
+/* Give a freed block to the thread's cache or, if that is full, give it and the cache's pending
+ * blocks to the heap. */
 static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
@@ -201,8 +200,8 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     ashlar__cache_give_back_locked(a, block);
 }
 
-/* A pool's block returns to the pool. What that hands out next comes behind the work captured from
- * its own stream; the block waits for a last use on another one. */
+/* Let a graph pool's block return to the pool, which hands it out to work captured later on the
+ * same stream. A last use on another stream has no such order, so the block must wait for it. */
 static ashlar_status return_to_pool_locked(ashlar_allocator *a, ashlar_call *call) {
     ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *pool = call->block->stream_state, *last = call->state;

@@ -27,8 +27,8 @@ static ashlar_status refuse_captured(const ashlar_graph_pool *pool) {
                               "pool: its capture has not ended; ashlar_graph_pool_end() it");
 }
 
-/* While the driver may still be asked: free memory of the stream that is past may serve the
- * capture and, meanwhile, other streams. */
+/* Before the capture, while the driver may still be asked: find out which free memory of the stream
+ * no work uses any more, since that may serve the capture or, meanwhile, other streams. */
 static void ask_before_locked(ashlar_allocator *a, ashlar_stream_state *captured) {
     ASHLAR_OWNS(&a->lock);
     ashlar__caches_forget_stream_locked(a, captured);
@@ -174,20 +174,20 @@ static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
     ASHLAR_CHECK2(from->is_pool && from->is_ended && from->event_count == 0 && !to->is_pool);
     ashlar__caches_take_over_locked(a);
     move_uses_locked(a, from, to);
-    const bool is_apart = end_like_stream_locked(a, from, to);
+    const bool has_event = end_like_stream_locked(a, from, to);
     for (ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
          block = ashlar__heap_next(block)) {
         if (block->stream_state == from && block->state == ASHLAR_BLOCK_USED) {
             block->stream_state = to;
-            block->marks |= is_apart && ashlar__block_owner(block) == from
+            block->marks |= has_event && ashlar__block_owner(block) == from
                                 ? (unsigned char)ASHLAR_BLOCK_BORROWED
                                 : 0;
         }
     }
-    if (!is_apart) {
+    if (!has_event) {
         (void)ashlar__stream_state_next(to);
     }
-    for (size_t kind = 0; kind < ASHLAR_ZONE_COUNT && !is_apart; kind++) {
+    for (size_t kind = 0; kind < ASHLAR_ZONE_COUNT && !has_event; kind++) {
         if (from->zones[kind].windows != NULL) {
             ashlar__zone_move(&a->heap, &from->zones[kind], &to->zones[kind], false);
         }

@@ -1,5 +1,5 @@
-/* guard.c - guard=fill on the way of a call: the red zone of a new block, the quarantine of a freed
- * one. Every function is called with the allocator's lock held. */
+/* guard.c - what guard=fill does in a call: it fills the red zone of a new block, and puts a freed
+ * one into quarantine. Every function is called with the allocator's lock held. */
 #include "allocator/core/core.h"
 
 #include "allocator/base/error.h"
@@ -27,8 +27,8 @@ ashlar_status ashlar__guard_alloc(ashlar_allocator *a, ashlar_call *call) {
     return status;
 }
 
-/* Whether a freed block is checked. Blocks with a use that no event follows are never used again.
- */
+/* Whether to check a freed block: not a graph pool's, which has no red zone, nor one with a use
+ * that no event can follow, since its memory is never reused. */
 static bool is_guarded(const ashlar_block *block, const ashlar_stream_state *state) {
     const ashlar_stream_state *own = block->stream_state;
     return !own->is_pool && !state->is_lost && !(own->is_lost && block->covered_by == 0) &&
@@ -70,8 +70,7 @@ static ashlar_status wait_for_use(ashlar_allocator *a, ashlar_stream_state *of, 
                                : status;
 }
 
-/* Have the stream that frees the block wait for the fill of the block's red zone, and for all uses.
- */
+/* Have the stream that frees the block wait for the fill of its red zone and for all its uses. */
 static ashlar_status join_uses(ashlar_allocator *a, ashlar_block *block,
                                ashlar_stream_state *state) {
     ashlar_stream_state *own = block->stream_state;
@@ -93,7 +92,7 @@ static ashlar_status join_uses(ashlar_allocator *a, ashlar_block *block,
     return status;
 }
 
-/* Into the quarantine. */
+/* Check a freed block, and put it into the quarantine. */
 ashlar_status ashlar__guard_free(ashlar_allocator *a, ashlar_call *call) {
     ASHLAR_TRY(ashlar__call_find_locked(a, call));
     ashlar_block *block = call->block;

@@ -1,7 +1,7 @@
 /*
  * hit.c - allocating from and freeing into the calling thread's own cache: the path that takes no
- * lock, makes no call out of the library and writes nothing that another thread writes; and behind
- * it, still without the lock, the zones that the cache holds.
+ * lock, makes no call out of the library and writes nothing that another thread writes; and, where
+ * the cache cannot serve, from and into the zones that it owns, still without the lock.
  *
  * tests/shell/shell_hit_path.sh checks the hit in the machine code. Code that takes the lock lies
  * behind ashlar__alloc_slow(), ashlar__alloc_unplanned(), ashlar__free_slow() and
@@ -34,7 +34,7 @@ static inline void hand_out(const ashlar_allocator *a, ashlar_cache *cache, ashl
     ashlar__cache_leave(cache);
 }
 
-/* Count the free of a block that no caller holds any more. */
+/* Count the free of a block, and mark it as freed. */
 static inline void count_back(ashlar_cache *cache, ashlar_block *block) {
     ASHLAR_CHECK2(block->requested <= block->bytes && block->marks == 0);
     cache->counters.free_count++;
@@ -47,7 +47,7 @@ static inline void take_back(ashlar_cache *cache, ashlar_block *block) {
     ashlar__cache_leave(cache);
 }
 
-/* ---- the zones that the cache holds ---- */
+/* ---- the zones that the cache owns ---- */
 
 static inline ashlar_status free_to_zone(ashlar_allocator *a, ashlar_cache *own,
                                          ashlar_block *block) {
@@ -57,7 +57,7 @@ static inline ashlar_status free_to_zone(ashlar_allocator *a, ashlar_cache *own,
     return ASHLAR_OK;
 }
 
-/* Whether an event should follow the free of a block. */
+/* Whether to record an event behind the free of a block, since another stream may soon want it. */
 static inline bool wants_event(const ashlar_allocator *a, const ashlar_block *block) {
     return a->heap.is_near_limit && block->bytes > ASHLAR_SC_MAX_BYTES;
 }
@@ -87,7 +87,7 @@ static ASHLAR_NOINLINE ashlar_status free_miss(ashlar_allocator *a, void *ptr,
                : free_pending(a, own, ptr, block);
 }
 
-/* Count a use of a stream that the cache holds. */
+/* Note that the stream is used now: others borrow first from the stream used longest ago. */
 static inline void count_use(const ashlar_allocator *a, ashlar_cache *own,
                              ashlar_stream_state *state) {
     const uint64_t clock = ashlar__heap_clock(&a->heap);
@@ -95,17 +95,17 @@ static inline void count_use(const ashlar_allocator *a, ashlar_cache *own,
     state->last_used = own->use_clock;
 }
 
-/* Take one of the stream's blocks that other threads have freed; NULL: none fits. */
-static ASHLAR_NOINLINE ashlar_block *take_returned(ashlar_cache *own, size_t bytes) {
-    ashlar__returned_take_in(own, own->recent);
+/* Receive the recent stream's remote frees, and take one of them; NULL: none fits. */
+static ASHLAR_NOINLINE ashlar_block *pop_remote_free(ashlar_cache *own, size_t bytes) {
+    ashlar__remote_receive(own, own->recent);
     ashlar_block *cached = ashlar__cache_pop(own, own->recent, bytes);
     own->misses += cached != NULL;
     return cached;
 }
 
 /*
- * Publish the thread's counters, which are due, if nobody holds the lock now. The thread is inside
- * its cache, and so must not wait for the lock: its holder may wait for the thread to leave.
+ * Publish the thread's counters, if nobody has the lock now. The thread has entered its cache, and
+ * so must not wait for the lock: whoever has it may be waiting for the thread to leave the cache.
  */
 static ASHLAR_NOINLINE bool try_publish(ashlar_allocator *a, ashlar_cache *own) {
     if (!ashlar__lock_try_acquire(&a->lock)) {
@@ -116,9 +116,8 @@ static ASHLAR_NOINLINE bool try_publish(ashlar_allocator *a, ashlar_cache *own) 
     return true;
 }
 
-/*
- * Take a gap at a window's end only after giving the cached blocks up, since one of those may fit.
- */
+/* Take a gap at a window's end, but put the cached blocks into the zone first: a gap that these
+ * make may fit. */
 static ASHLAR_NOINLINE ashlar_block *take_last(ashlar_allocator *a, ashlar_cache *own,
                                                ashlar_zone *zone, size_t block_bytes) {
     if (own->weight[block_bytes > ASHLAR_SC_MAX_BYTES] == 0) {
@@ -128,7 +127,7 @@ static ASHLAR_NOINLINE ashlar_block *take_last(ashlar_allocator *a, ashlar_cache
     return ashlar__heap_take_fit(&a->heap, zone, block_bytes, true);
 }
 
-static inline ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, size_t bytes) {
+static inline ashlar_block *take_from_zone(ashlar_allocator *a, ashlar_cache *own, size_t bytes) {
     ashlar_stream_state *state = own->recent->stream_state;
     if (state == NULL || !ashlar__miss_may_put(a, own, state) ||
         bytes - 1 >= a->heap.range.memory_bytes ||
@@ -136,8 +135,8 @@ static inline ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, si
         return NULL;
     }
     ASHLAR_CHECK2(state->pool == NULL && !ashlar__stream_state_has_ended(state));
-    if (!ASHLAR_LIKELY(atomic_load_explicit(&state->returned, memory_order_relaxed) == NULL)) {
-        ashlar_block *cached = take_returned(own, bytes);
+    if (!ASHLAR_LIKELY(atomic_load_explicit(&state->remote_frees, memory_order_relaxed) == NULL)) {
+        ashlar_block *cached = pop_remote_free(own, bytes);
         if (cached != NULL) {
             return cached;
         }
@@ -177,12 +176,12 @@ static inline ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, si
     return block;
 }
 
-/* From a zone that the cache holds, or with the lock. The caller has entered the cache, which this
- * function leaves. */
+/* Allocate from a zone that the cache owns, else with the lock. The caller has entered the cache,
+ * which this function leaves. */
 static ASHLAR_NOINLINE ashlar_status alloc_miss(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                                 ashlar_stream stream, void **out) {
     ashlar_cache *own = ashlar__cache_recent;
-    ashlar_block *block = take_held(a, own, bytes);
+    ashlar_block *block = take_from_zone(a, own, bytes);
     if (ASHLAR_LIKELY(block != NULL)) {
         hand_out(a, own, block, bytes, tag, &own->counters.miss_count, out);
         return ASHLAR_OK;
@@ -193,8 +192,8 @@ static ASHLAR_NOINLINE ashlar_status alloc_miss(ashlar_allocator *a, size_t byte
 
 /* ---- the cache ---- */
 
-/* For another stream than last time, or not what the step's plan expects. The thread is inside its
- * cache. */
+/* Serve a request for another stream than last time, or one that the step's plan did not expect.
+ * The caller has entered the cache, which this function leaves. */
 static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_t bytes,
                                                       ashlar_tag tag, ashlar_stream stream,
                                                       void **out) {
@@ -223,7 +222,8 @@ static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_
     return ashlar__alloc_unplanned(a, bytes, tag, stream, out);
 }
 
-/* For another stream than last time, or in a replayed step. Inside the cache. */
+/* Serve a request for another stream than last time, or in a replayed step. The caller has entered
+ * the cache, which this function leaves. */
 static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *cache, size_t bytes,
                                             ashlar_tag tag, ashlar_stream stream, void **out) {
     ashlar_block *block = ashlar__replay_serve(cache->active_replay, bytes, (unsigned)tag, stream);
@@ -283,7 +283,8 @@ static inline ashlar_status free_slot_block(ashlar_cache *cache, ashlar_block *b
     return ASHLAR_OK;
 }
 
-/* Free a slot block as the first free after a peak. Out of line, since such frees are rare. */
+/* Free a slot block as the first free after a peak, which records what was live at the peak. Out of
+ * line, since such frees are rare. */
 static ASHLAR_NOINLINE ashlar_status free_slot_block_at_peak(ashlar_cache *cache,
                                                              ashlar_block *block) {
     return free_slot_block(cache, block);
@@ -300,8 +301,8 @@ static inline ashlar_status free_marked(ashlar_allocator *a, void *ptr, ashlar_c
 }
 
 /*
- * Free a block in one of three cases: its stream is not that of the recent magazines, another
- * thread holds its stream, or this is the first free after a peak. The cache has been entered.
+ * Free a block in one of three cases: its stream is not that of the recent magazines, the free is
+ * remote, or it is the first one after a peak. The caller has entered the cache; this leaves it.
  */
 static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *ptr,
                                                     ashlar_block *block) {

@@ -23,9 +23,9 @@ static ashlar_status ask_streams_locked(ashlar_allocator *a) {
     return status;
 }
 
-/* Find out what is past, without waiting. Cross-stream blocks come back first: that may free a
- * plan's memory. */
-static ashlar_status settle_locked(ashlar_allocator *a) {
+/* Find out, without waiting, which free memory no work uses any more. Cross-stream blocks come back
+ * first, since that may free a plan's memory. */
+static ashlar_status find_past_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     a->heap.is_settling = true;
     ashlar__caches_flush_locked(a);
@@ -42,7 +42,7 @@ ashlar_status ashlar__trim_locked(ashlar_allocator *a, size_t target_bytes) {
     if (a->heap.range.mapped_bytes <= target_bytes) {
         return ASHLAR_OK;
     }
-    const ashlar_status status = settle_locked(a);
+    const ashlar_status status = find_past_locked(a);
     return status == ASHLAR_OK ? ashlar__heap_trim(&a->heap, target_bytes) : status;
 }
 
@@ -97,7 +97,7 @@ bool ashlar__others_give_back_locked(ashlar_allocator *a, size_t bytes, bool may
     return has_any;
 }
 
-/* What a reservation of `bytes` bytes lacks, from other allocators. */
+/* Have the device's other allocators give back what a reservation of `bytes` bytes lacks. */
 static bool has_of_others(ashlar_allocator *a, size_t bytes, bool may_wait) {
     const size_t mapped_bytes = a->heap.range.mapped_bytes;
     return bytes <= a->heap.range.limit_bytes &&
@@ -245,15 +245,13 @@ bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
 
 /* ---- peers ---- */
 
-/*
- * Refuse a device that cannot be a peer. If it were accepted, the next mapping would fail.
- */
+/* Refuse a device that cannot be a peer. If it were accepted, the next mapping would fail. */
 static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
     ASHLAR_OWNS(&a->lock);
     const int own = a->device->info.ordinal;
     int can_access = 0;
     if (ordinal == own || a->heap.range.segments != NULL) {
-        return ASHLAR_OK; /* the allocator's own device always has access */
+        return ASHLAR_OK; /* of segments, ashlar__heap_allow_peer() refuses what cannot be */
     }
     const cu_result result =
         ASHLAR_CALL(&a->client, device_can_access_peer, (&can_access, ordinal, own));

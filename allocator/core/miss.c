@@ -6,9 +6,10 @@
  * Those of `search_rungs` neither wait on the host nor empty other threads' caches. If they fail,
  * each of `room_rungs` makes room and, where that frees memory, searches again.
  *
- * No stream is made to wait for another one while memory can still be mapped, and then first for no
- * work that was queued after the memory was freed. Where memory cannot move, gaps of streams that
- * have ended come before new memory. Every function here is called with the allocator's lock held.
+ * No stream is made to wait for another one while memory can still be mapped; and then first only
+ * for work that was queued before the memory was freed. Where memory cannot be moved, gaps of
+ * streams that have ended come before new memory. Every function here is called with the
+ * allocator's lock held.
  */
 #include "allocator/core/core.h"
 
@@ -21,7 +22,7 @@
 
 /* ---- the order of a search ---- */
 
-/* A rung is tried if the request has all that it needs. */
+/* What a rung may need. It is tried if abilities() has all of that. */
 enum { MAY_MAP = 1, MAY_WAIT = 2, MAY_MOVE = 4, HAS_SEGMENTS = 8 };
 
 typedef struct rung {
@@ -30,7 +31,8 @@ typedef struct rung {
     unsigned needs;
 } rung;
 
-/* A segment does not move, and is not given back for a larger one while the device has room. */
+/* What the request may do. One for memory at hand does not wait; if it may map memory, it may also
+ * move handles, but cannot move segments. */
 static unsigned abilities(const ashlar_allocator *a, const ashlar_request *r) {
     const bool may_map = !r->is_at_hand || r->percent > 0;
     const bool has_segments = a->heap.range.segments != NULL;
@@ -66,26 +68,27 @@ static ashlar_status map_new(ashlar_allocator *a, const ashlar_request *r, ashla
     return status;
 }
 
-/* The stream's own gaps that have memory, after the blocks that are on their way to other threads
- * were put where a search finds them: from here on, memory is short. */
+/* Take from the stream's own gaps that have memory, after putting all remote frees into their
+ * zones. A request that comes to this rung shows that memory is short. */
 static ashlar_status take_own_in_need(ashlar_allocator *a, const ashlar_request *r,
                                       ashlar_block **out) {
     a->heap.short_at = ashlar__heap_count_use(&a->heap);
     a->heap.short_count++;
     a->heap.was_short = true;
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
-        ashlar__returned_put_locked(a, state);
+        ashlar__remote_put_locked(a, state);
     }
     return ashlar__rung_take_mapped(a, r, out);
 }
 
-/* Memory that came back, or is past, now that all streams were asked. */
+/* Ask the driver about all streams; then cross-stream blocks may have come back to the own zone. */
 static ashlar_status ask_all(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     ASHLAR_TRY(ashlar__rung_ask_all(a));
     return ashlar__rung_take_mapped(a, r, out);
 }
 
-/* Not for captured work, which may not wait for other work, nor for requests for all streams. */
+/* Take another stream's gap behind an in-stream wait. Captured work may not wait for other work,
+ * and a request for memory that all streams may use has no stream that could wait. */
 static ashlar_status wait_in_stream(ashlar_allocator *a, const ashlar_request *r, bool prompt,
                                     ashlar_block **out) {
     return ashlar__stream_state_can_wait(r->stream_state, &a->client)
@@ -98,7 +101,7 @@ static ashlar_status wait_promptly(ashlar_allocator *a, const ashlar_request *r,
     return wait_in_stream(a, r, true, out);
 }
 
-/* Behind the best gap of the stream's own zone, which ashlar__ladder_take_locked() tries first. */
+/* The rungs after the first, the best gap of the own zone: see ashlar__ladder_take_locked(). */
 static const rung search_rungs[] = {
     {ashlar__rung_take_cross, ASHLAR_RUNG_IDLE, 0},
     {ashlar__rung_borrow_ended, ASHLAR_RUNG_COMPLETED, HAS_SEGMENTS},
@@ -111,7 +114,7 @@ static const rung search_rungs[] = {
     {ashlar__rung_map_free, ASHLAR_RUNG_GATHERED, MAY_MOVE},
 };
 
-/* The rungs behind the first. *out is NULL if nothing was found; then the error detail says why. */
+/* Try search_rungs. *out stays NULL if none finds a block; then the error detail says why. */
 static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                ashlar_rung *counter) {
     ashlar__caches_take_over_locked(a); /* all these rungs may touch other streams' zones */
@@ -130,7 +133,7 @@ static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar
 
 /* ---- making room ---- */
 
-/* What all caches hold. True if that was any memory. */
+/* Put the blocks of all caches into their zones. False: there were none. */
 static bool drain_caches(ashlar_allocator *a) {
     const size_t used_bytes = ashlar__heap_used_bytes(&a->heap);
     ashlar__caches_flush_locked(a);
@@ -143,7 +146,7 @@ static ashlar_status take_of_caches(ashlar_allocator *a, const ashlar_request *r
     return drain_caches(a) ? search(a, r, out) : ASHLAR_OK;
 }
 
-/* Behind all work, also what was queued after the memory was freed. */
+/* Take another stream's gap behind an in-stream wait, even for work queued after its free. */
 static ashlar_status wait_behind_all(ashlar_allocator *a, const ashlar_request *r,
                                      ashlar_block **out) {
     a->client.is_wanting = true;
@@ -152,20 +155,20 @@ static ashlar_status wait_behind_all(ashlar_allocator *a, const ashlar_request *
     return status;
 }
 
-/* Plans that no step is in, one memory at a time. */
+/* Give up plans that no step is in, one memory at a time, until the request is served. */
 static ashlar_status take_of_plans(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
     while (*out == NULL && ashlar__planner_give_up_locked(&a->planner, &a->heap)) {
         ASHLAR_TRY(search(a, r, out));
-        if (*out == NULL) { /* the steps' work was queued before, so one plan may be enough */
+        if (*out == NULL) { /* a wait for its steps' work may save giving up another plan */
             ASHLAR_TRY(wait_behind_all(a, r, out));
         }
     }
     return ASHLAR_OK;
 }
 
-/* After the lock was dropped: meanwhile other threads or the program's callback may have filled
- * caches, or freed the last block that kept a plan's memory. */
+/* Search again after the lock was dropped: meanwhile other threads or the program's callback may
+ * have filled caches, or freed the last block that kept a plan's memory. */
 static ashlar_status search_again(ashlar_allocator *a, const ashlar_request *r,
                                   ashlar_block **out) {
     (void)drain_caches(a);
@@ -179,12 +182,12 @@ static bool has_of_others(ashlar_allocator *a, const ashlar_request *r, bool may
     ashlar_others others;
     const bool has_any = ashlar__others_give_back_locked(
         a, r->bytes / handle_bytes * handle_bytes + 2 * handle_bytes, may_wait, &others);
-    a->others = others; /* another thread may have set it meanwhile */
+    a->others = others; /* only now: without the lock, another thread may have set it */
     return has_any;
 }
 
-/* What other allocators leave idle, if the device, and not the limit, is what lacks memory: after
- * that, mapping may succeed. */
+/* Have other allocators give back their idle memory, if the device, and not the limit, is what
+ * lacks memory; then search again, since mapping may succeed now. */
 static ashlar_status take_of_allocators(ashlar_allocator *a, const ashlar_request *r, bool may_wait,
                                         ashlar_block **out) {
     a->others = (ashlar_others){0};
@@ -204,7 +207,7 @@ static ashlar_status press_allocators(ashlar_allocator *a, const ashlar_request 
     return take_of_allocators(a, r, true, out);
 }
 
-/* What the program's callback gives back. */
+/* Search again, if the program's callback has given memory back. */
 static ashlar_status ask_program(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     return ashlar__reclaim_locked(a, r->bytes) ? search_again(a, r, out) : ASHLAR_OK;
 }
@@ -239,9 +242,9 @@ static ashlar_status collect_awaited(ashlar_allocator *a, awaited *out) {
 }
 
 /*
- * Until one of the streams has got further, whichever it is, since another may be waiting for what
- * the program does next; or, if none has a pending event, for the whole device on behalf of streams
- * that may not be named.
+ * Wait until any one of the streams has got further, since another may be waiting for what the
+ * program does next; or, if none has a pending event, for the whole device, because the driver must
+ * not see the handles of watched streams, which may have ended.
  */
 ashlar_status ashlar__wait_for_any_locked(ashlar_allocator *a, bool *waited) {
     awaited on;
@@ -260,8 +263,9 @@ ashlar_status ashlar__wait_for_any_locked(ashlar_allocator *a, bool *waited) {
     return status;
 }
 
-/* By turns here and at other allocators of the device, until a stream has got further: a wait for
- * one allocator's might never end, though memory of another is about to be free. */
+/* Ask this allocator's streams and the device's other allocators by turns, until there is progress:
+ * a wait for streams alone might never end, though another allocator is about to have free memory.
+ */
 static ashlar_status ask_everywhere(ashlar_allocator *a, const ashlar_request *r, bool *may_help) {
     long pause_ns = ASHLAR_PAUSE_NS_MIN;
     for (bool has_any = false; !has_any;) {
@@ -289,12 +293,12 @@ static ashlar_status ask_everywhere(ashlar_allocator *a, const ashlar_request *r
 
 /*
  * Wait for one stream after another while that may help. If there are several, one may be waiting
- * for what the program does next: then anything else comes first.
+ * for what the program does next: then look in all gaps before each wait.
  */
 static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
-    /* Waiting helps only if free, shared and mappable bytes suffice together. They include plan
-     * memories that are kept only by a shared block. */
+    /* Waiting helps only if free, shared and mappable bytes suffice together, with the plan
+     * memories that only a shared block keeps from being given up. */
     bool may_help = r->bytes <= ashlar__heap_free_bytes(&a->heap) + a->heap.cross_bytes +
                                     a->deferred.bytes + ashlar__range_left(&a->heap.range) +
                                     ashlar__planner_quiet_bytes(&a->planner);
@@ -343,7 +347,7 @@ static void name_captured(ashlar_allocator *a) {
     }
 }
 
-/* For a request that the best gap of its own zone does not serve. */
+/* Serve a request that the best gap of the stream's own zone cannot serve. */
 static ASHLAR_NOINLINE ashlar_status search_everywhere(ashlar_allocator *a, const ashlar_request *r,
                                                        ashlar_block **out, ashlar_rung *counter) {
     ashlar_block *found = NULL;
@@ -390,18 +394,18 @@ static bool is_replaying(const ashlar_request *r) {
     return r->own != NULL && ashlar__cache_is_replaying(r->own);
 }
 
-/* The recorded step was refused this, too, and nothing can serve it now: a search would take memory
- * from others in vain in every step. */
+/* Whether the recorded step was refused this request, too, and nothing can serve it now: a search
+ * would take memory from others in vain, in every step. */
 static bool is_hopeless(ashlar_allocator *a, const ashlar_request *r) {
     return is_replaying(r) && !r->is_idle && r->own->active_replay->is_at_refusal &&
            r->bytes > ashlar__room_locked(a) && !ashlar__reclaim_locked(a, r->bytes);
 }
 
-/* Let the thread hold the stream, have magazines for it, and take its remotely freed blocks. */
+/* Let the thread's cache own the stream, get magazines for it, and receive its remote frees. */
 static void prepare(ashlar_allocator *a, const ashlar_request *r) {
     ashlar_stream_state *state = r->stream_state;
     ashlar_magazines *m = NULL;
-    ashlar__hold_locked(a, r->own, state);
+    ashlar__owner_cache_set_locked(a, r->own, state);
     if (r->own != NULL && ashlar__cycle_is_tight(&a->heap, r->own)) {
         ashlar__cycle_restart(r->own);
     }
@@ -409,10 +413,10 @@ static void prepare(ashlar_allocator *a, const ashlar_request *r) {
         ashlar__remote_send(r->own); /* they may include blocks of this stream */
         m = ashlar__cache_need_locked(r->own, state);
     }
-    if (m != NULL && ashlar__holder_of(state) == r->own) {
-        ashlar__returned_take_in(r->own, m);
+    if (m != NULL && ashlar__owner_cache(state) == r->own) {
+        ashlar__remote_receive(r->own, m);
     } else {
-        ashlar__returned_put_locked(a, state);
+        ashlar__remote_put_locked(a, state);
     }
 }
 
@@ -424,7 +428,7 @@ static ashlar_block *pop_own(ashlar_cache *own, ashlar_stream_state *state, size
     return m != NULL ? ashlar__cache_pop(own, m, bytes) : NULL;
 }
 
-/* In the cache, which may have what other threads have returned, or anywhere. */
+/* Find a block in the thread's cache, which may have received remote frees, or by the ladder. */
 static ashlar_status find_block(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                 ashlar_rung *counter) {
     *out = pop_own(r->own, r->stream_state, r->bytes);
@@ -437,15 +441,14 @@ static ashlar_status find_block(ashlar_allocator *a, const ashlar_request *r, as
         r->own->last_large = a->heap.is_near_limit ? NULL : *out;
     }
     if (r->own != NULL && a->heap.was_short) {
-        r->own->stream = ASHLAR_NO_STREAM; /* see set_recent() in cache.c */
+        r->own->stream = ASHLAR_NO_STREAM; /* as in set_recent() of cache.c */
     }
     /* The search may have mapped memory even if it failed, and the peak counts it. */
     ashlar__update_reserved_peak_locked(a);
     return status;
 }
 
-/* Find a block of the step's plan, or any other block that fits. Sets call->request.stream_state.
- */
+/* Find a block of the step's plan, or any other that fits. Sets call->request.stream_state. */
 static ashlar_status choose(ashlar_allocator *a, ashlar_call *call, ashlar_block **out,
                             ashlar_rung *counter) {
     ashlar_request *r = &call->request;
@@ -523,12 +526,12 @@ void ashlar__take_back_locked(ashlar_allocator *a, const ashlar_call *call) {
     ASHLAR_OWNS(&a->lock);
     ashlar_block *block = call->block;
     if (ashlar__block_is_of_slot(block)) {
-        call->request.own->counters.free_count++; /* the step has counted it as served */
+        call->request.own->counters.free_count++; /* the replay has counted the block as served */
         ashlar__slot_block_vacate(block);
         return;
     }
     block->requested = 0;
-    ashlar__caches_take_over_locked(a); /* another thread may hold the block's zone */
+    ashlar__caches_take_over_locked(a); /* another thread's cache may own the zone */
     ashlar__release_block_locked(&a->heap, block, block->stream_state);
 }
 

@@ -49,7 +49,8 @@ static ashlar_status alloc_zeroed(ashlar_allocator *a, ashlar_call *call) {
 
 /* ---- page-locked memory ---- */
 
-/* The host may write to the block at once, and the stream's work uses it, too. */
+/* Take memory that no work uses, since the host may write to the block at once; and note that the
+ * stream's work will use it. */
 static ashlar_status alloc_host(ashlar_allocator *a, ashlar_call *call) {
     ashlar_stream_state *state = NULL;
     call->request.is_unplanned = call->request.is_idle = true;
@@ -84,7 +85,7 @@ static ashlar_status free_traced(ashlar_allocator *a, ashlar_call *call) {
 
 /* ---- the modes ---- */
 
-/* NULL: the mode has nothing to do. */
+/* What each mode does with each kind of call; NULL: nothing. */
 static ashlar_call_fn *const modes[][ASHLAR_CALL_KIND_COUNT] = {
     [ASHLAR_MODE_WATCH] = {ashlar__watch_call, ashlar__watch_call, ashlar__watch_call},
     [ASHLAR_MODE_HOST] = {alloc_host, NULL, NULL},
@@ -131,7 +132,7 @@ ashlar_status ashlar__modes_check(const ashlar_config *config, ashlar_range_kind
     const struct {
         bool one, other;
         const char *why;
-    } apart[] = {
+    } excluded[] = {
         {has_guard, config->tells_nvtx,
          "nvtx and a guard, whose own accesses tools would report; choose one"},
         {config->shares_memory, config->without_virtual_memory,
@@ -139,8 +140,9 @@ ashlar_status ashlar__modes_check(const ashlar_config *config, ashlar_range_kind
         {is_host, has_guard || config->zero_blocks || config->tells_nvtx || config->shares_memory,
          "guard, zero, nvtx and share are for device memory; leave them off"},
     };
-    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++) {
-        ASHLAR_FAIL_IF(apart[i].one && apart[i].other, ASHLAR_EINVAL, "config: %s", apart[i].why);
+    for (size_t i = 0; i < sizeof excluded / sizeof *excluded; i++) {
+        ASHLAR_FAIL_IF(excluded[i].one && excluded[i].other, ASHLAR_EINVAL, "config: %s",
+                       excluded[i].why);
     }
     return ASHLAR_OK;
 }
@@ -185,7 +187,7 @@ static ASHLAR_NOINLINE void give_warning(ashlar_warn_fn warn, void *user, const 
     warn(user, line);
 }
 
-/* However little is live, so many handles may be taken, or one segment. */
+/* However little is live, so many handles may be reserved, or one segment. */
 enum { HANDLES_MIN = 4 };
 
 /* The most that may be reserved, for ashlar__alloc_idle(). */
@@ -213,7 +215,8 @@ static ashlar_status alloc(ashlar_allocator *a, ashlar_call *call, void **out) {
     ashlar__lock_acquire(&a->lock);
     ashlar_range *range = &a->heap.range;
     const size_t mapped_before = range->mapped_bytes, limit = range->limit_bytes;
-    const bool is_bounded = call->request.percent > 0; /* then the lock is not dropped */
+    const bool is_bounded = call->request.percent > 0;
+    /* Such a request never drops the lock, so nobody else sees the lower limit. */
     range->limit_bytes = is_bounded ? limit_locked(a, call) : limit;
     const ashlar_status status = serve_locked(a, call);
     range->limit_bytes = is_bounded ? limit : range->limit_bytes;
@@ -253,7 +256,7 @@ ashlar_status ashlar__alloc_idle(ashlar_allocator *a, size_t bytes, unsigned per
                                     .percent = is_bounded ? percent : 0}};
     ashlar_status status = alloc(a, &call, &ptr);
     if (status == ASHLAR_OK && ashlar__has_mode(a, ASHLAR_MODE_ZERO)) {
-        /* so the fill is over for non-blocking streams, too */
+        /* Non-blocking streams would not wait for the fill. */
         status = ashlar_stream_synchronize(a->device, NULL);
     }
     if (status == ASHLAR_OK) {

@@ -206,7 +206,7 @@ static void say(const ashlar_allocator *a, const char *format, ...) {
     a->report(line, a->report_user);
 }
 
-/* Copy the leaks; NULL: only count them. */
+/* Copy the live blocks to leaks[], or only count them, if it is NULL. Returns their number. */
 static size_t collect(const ashlar_allocator *a, leak *leaks) {
     size_t count = 0;
     for (const ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
@@ -239,7 +239,7 @@ static int compare(const void *left, const void *right) {
     return a->ptr < b->ptr ? -1 : a->ptr > b->ptr;
 }
 
-/* Sort the leaks by groups. */
+/* Find the groups, and sort the leaks by them. */
 static void sort(leak *leaks, size_t count) {
     qsort(leaks, count, sizeof *leaks, compare);
     for (size_t end, i = 0; i < count; i = end) {

@@ -26,8 +26,8 @@ static bool is_freed(const ashlar_block *block) {
     return block != NULL && block->state == ASHLAR_BLOCK_USED && block->requested == 0;
 }
 
-/* For memory at hand, so that a slower attempt follows: memory is short and cannot move, and the
- * gap is about to grow or is too large. */
+/* Whether a request for memory at hand passes over this gap, so that its caller tries a slower way:
+ * memory is short and cannot be moved, and the gap is too large, or will grow by a freed block. */
 static bool is_left_alone(const ashlar_allocator *a, const ashlar_request *r,
                           const ashlar_block *gap) {
     return r->is_at_hand && a->heap.range.segments != NULL && ashlar__heap_is_short(&a->heap) &&
@@ -35,8 +35,8 @@ static bool is_left_alone(const ashlar_allocator *a, const ashlar_request *r,
             ashlar__heap_is_misfit(&a->heap, gap, r->bytes));
 }
 
-/* In one of a zone's best few gaps. The stream's own are filled from the front only, so that its
- * addresses depend on its requests alone. */
+/* The stream's own gaps are filled from the front only, so that its addresses depend on its
+ * requests alone. */
 bool ashlar__rung_find_place(const ashlar_allocator *a, const ashlar_zone *zone,
                              const ashlar_request *r, bool is_past_only, ashlar_heap_place *out) {
     ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
@@ -46,7 +46,7 @@ bool ashlar__rung_find_place(const ashlar_allocator *a, const ashlar_zone *zone,
         const bool has_memory = zone->owner == r->stream_state
                                     ? has_front
                                     : ashlar__heap_find_run(&a->heap, gap, r->bytes, &offset);
-        /* What begins with memory that is in use is not split behind it. */
+        /* Ask about the front's memory, if any: a block behind it would split the gap. */
         const size_t from = has_front ? gap->offset : offset;
         if (has_memory && !is_left_alone(a, r, gap) &&
             (!is_past_only || ashlar__heap_is_past_at(&a->heap, gap->window, from, r->bytes))) {
@@ -74,7 +74,7 @@ static ashlar_status take(ashlar_allocator *a, const ashlar_request *r, ashlar_b
     return ashlar__rung_take_place(a, r, &(ashlar_heap_place){gap, gap->offset, r->bytes}, out);
 }
 
-/* Take a gap of the stream's own zone, if it serves. NULL: none fits. */
+/* Take from a gap of the stream's own zone, if it has the memory. `gap` NULL: none fits. */
 static ashlar_status take_gap(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
                               ashlar_block **out) {
     const bool serves = gap != NULL && ashlar__heap_missing(&a->heap, gap, r->bytes) == 0 &&
@@ -150,7 +150,7 @@ static ashlar_status adopt(ashlar_allocator *a, const ashlar_request *r, bool *a
         if (zone != &owner->zones[kind] || !may_adopt(r, owner)) {
             continue;
         }
-        const bool is_behind = owner->released_on == r->stream_state; /* in the stream's order */
+        const bool is_behind = owner->released_on == r->stream_state; /* owner's work comes first */
         asked++;
         ASHLAR_TRY(is_over(a, owner, adopted));
         if (*adopted || is_behind) {
@@ -220,14 +220,14 @@ ashlar_status ashlar__rung_move_to(ashlar_allocator *a, const ashlar_heap_place 
 
 /* ---- what a step's plan leaves idle ---- */
 
-/* What the request would have mapped. */
+/* The bytes that the request would have mapped in its zone. */
 static size_t missing_bytes(const ashlar_allocator *a, const ashlar_request *r) {
     const ashlar_block *gap = own_gap(r);
     return gap != NULL ? ashlar__heap_missing(&a->heap, gap, r->bytes) : r->bytes;
 }
 
-/* Whether more would be mapped while as much of the plan memory, or of what was mapped beside it
- * before, is idle. If not, what is mapped now counts. */
+/* Whether plan memory lies idle while more is mapped beside it, each more than 1/100 of its bytes.
+ * If not, count what the request maps. */
 static bool is_in_vain(const ashlar_allocator *a, const ashlar_request *r,
                        const ashlar_plan_memory *memory) {
     const size_t bytes = memory->block->bytes;
@@ -243,7 +243,7 @@ static bool is_in_vain(const ashlar_allocator *a, const ashlar_request *r,
     return false;
 }
 
-/* Whether the memory is the calling thread's step's. */
+/* Whether a plan memory is that of the step that the calling thread replays. */
 static bool is_own(const ashlar_request *r, const ashlar_plan_memory *memory) {
     const ashlar_replay *replay = r->own->active_replay;
     const uint32_t count = ashlar__cache_is_replaying(r->own) ? replay->plan->stream_count : 0;
@@ -265,7 +265,7 @@ static void leave_plan(ashlar_allocator *a, const ashlar_request *r) {
     ashlar__planner_retire_plan_locked(&a->planner, &a->heap, key);
 }
 
-/* End the stream's plan memory if more would be mapped in vain. */
+/* End the stream's plan memory, if it lies idle while more is mapped beside it. */
 static void end_memory(ashlar_allocator *a, const ashlar_request *r) {
     ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, r->stream_state);
     if (memory == NULL || !is_in_vain(a, r, memory)) {
@@ -273,7 +273,7 @@ static void end_memory(ashlar_allocator *a, const ashlar_request *r) {
     }
     if (is_own(r, memory)) {
         if (!r->own->active_replay->is_at_miss) {
-            return; /* the step was recorded with this request beside the plan's */
+            return; /* the recorded step made this request, too, and its plan left it out */
         }
         leave_plan(a, r);
         memory = ashlar__planner_memory(&a->planner, r->stream_state);
@@ -283,7 +283,7 @@ static void end_memory(ashlar_allocator *a, const ashlar_request *r) {
     }
 }
 
-/* In the zone for blocks of its size, by moving what is free elsewhere. */
+/* Serve the request from its own zone by moving free memory there. */
 static ashlar_status move_in(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     ashlar_stream_state *state = r->stream_state;
     bool is_there = false;
@@ -291,7 +291,7 @@ static ashlar_status move_in(ashlar_allocator *a, const ashlar_request *r, ashla
         ASHLAR_TRY(ashlar__stream_state_query(state, &a->client));
     }
     if (state->pending_count > 0) {
-        return ASHLAR_OK; /* the device is behind: no event for each request that asks */
+        return ASHLAR_OK; /* work is still queued: asking now would record an event per request */
     }
     ASHLAR_TRY(ashlar__rung_ask_all(a));
     ashlar_block *gap = own_gap(r);
@@ -327,7 +327,7 @@ bool ashlar__rung_leave_own_plan(ashlar_allocator *a, const ashlar_request *r) {
 
 /* ---- mapping more memory ---- */
 
-/* In the zone's best gap, or in a new window. */
+/* Map memory in the zone's best gap, or in a new window, and take it. `may`: ASHLAR_MAY_ bits. */
 static ashlar_status map_in(ashlar_allocator *a, const ashlar_request *r, ashlar_zone *zone,
                             unsigned may, ashlar_block **out) {
     ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
@@ -394,7 +394,7 @@ ashlar_status ashlar__rung_map_free(ashlar_allocator *a, const ashlar_request *r
 
 typedef enum gap_kind { PAST, PROMPT, ANY } gap_kind;
 
-/* Whether the wait for a place's last use is for nothing that was queued after it was freed. */
+/* Whether a wait for a place's last use is for no work that was queued after its free. */
 static bool is_prompt(const ashlar_allocator *a, const ashlar_heap_place *at) {
     const ashlar_window *w = at->gap->window;
     return ashlar__heap_is_past_at(&a->heap, w, at->offset, at->bytes) ||
@@ -402,8 +402,8 @@ static bool is_prompt(const ashlar_allocator *a, const ashlar_heap_place *at) {
                                           ashlar__heap_tick_at(&a->heap, w, at->offset, at->bytes));
 }
 
-/* In the zone of the stream used longest ago. Unless the place must be past, it must be possible to
- * record an event after its last use. */
+/* Find a place in the zone of the stream used longest ago. Unless the place's last use must be
+ * over, it must be possible to record an event behind it. */
 static bool find_oldest(const ashlar_allocator *a, const ashlar_request *r, gap_kind kind,
                         ashlar_heap_place *best) {
     const bool is_past_only = kind == PAST;
@@ -499,10 +499,8 @@ ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a, const ashlar_reque
 
 /* ---- anywhere ---- */
 
-/*
- * Earlier rungs look at few gaps, and map at the front of the best, where a block may fill only a
- * part of its first and last handle.
- */
+/* Look in all gaps for where the fewest handles are missing. Earlier rungs look at few gaps, and
+ * map at the front of the best, where a block may fill only a part of its first and last handle. */
 ashlar_status ashlar__rung_take_anywhere(ashlar_allocator *a, const ashlar_request *r,
                                          ashlar_block **out) {
     ashlar_heap_place place;

@@ -94,7 +94,7 @@ void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(state->waiter_count == 0 && !has_windows(state) && !state->is_awaited);
     ASHLAR_CHECK2(state != a->idle_stream_state && state->cross_count == 0);
-    ASHLAR_CHECK2(ashlar__holder_of(state) == NULL && atomic_load(&state->returned) == NULL);
+    ASHLAR_CHECK2(ashlar__owner_cache(state) == NULL && atomic_load(&state->remote_frees) == NULL);
     ashlar__heap_return_nodes(&a->heap, state);
     ashlar_stream_state **link = &a->stream_states;
     while (*link != state) {
@@ -121,7 +121,7 @@ static void drop_gone_locked(ashlar_allocator *a) {
     size_t gone = 0;
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         if (state->orders_frees && state->is_gone && state->pending_count > 0) {
-            /* Asked again when the next stream is made */
+            /* If this fails, it is done again when the next stream is made. */
             ASHLAR_IGNORE(ashlar__stream_state_query(state, &a->client));
         }
         gone += ashlar__stream_state_is_over(state);
@@ -204,8 +204,8 @@ void ashlar__caches_forget_stream_locked(ashlar_allocator *a, ashlar_stream_stat
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         ashlar__cache_forget_locked(cache, state);
     }
-    ashlar__hold_drop_locked(a, state);
-    ashlar__returned_put_locked(a, state);
+    ashlar__owner_cache_clear_locked(a, state);
+    ashlar__remote_put_locked(a, state);
 }
 
 static ashlar_status forget_state_locked(ashlar_allocator *a, ashlar_stream_state *state) {
@@ -265,8 +265,9 @@ static ashlar_cache *own_cache(const ashlar_allocator *a) {
     return ashlar__cache_switch(a->constants.id) ? ashlar__cache_recent : NULL;
 }
 
-/* Blocks in caches have no stamps. So those that another stream may want go to their zone: large
- * ones, and all while memory is short. Whoever else holds the stream keeps it meanwhile. */
+/* Put cached blocks that another stream may want into their zone, where they get stamps: large
+ * ones, and while memory is short all. False: another thread's cache owns the stream, and keeps
+ * them. */
 static bool stamp_all_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
     if (ashlar__heap_is_short(&a->heap)) {
@@ -275,8 +276,8 @@ static bool stamp_all_locked(ashlar_allocator *a, ashlar_stream_state *state) {
         return true;
     }
     ashlar_cache *own = own_cache(a);
-    const ashlar_cache *holder = ashlar__holder_of(state);
-    if (holder != NULL && holder != own) {
+    const ashlar_cache *owner_cache = ashlar__owner_cache(state);
+    if (owner_cache != NULL && owner_cache != own) {
         return false;
     }
     if (own != NULL) {
@@ -300,8 +301,8 @@ void ashlar__allocator_begin_wait(ashlar_allocator *a, ashlar_stream stream, uin
 void ashlar__allocator_end_wait(ashlar_allocator *a, ashlar_stream stream, uint64_t wait) {
     ashlar__lock_acquire(&a->lock);
     ashlar_stream_state *state = awaited_state_locked(a, stream);
-    const ashlar_cache *holder = state != NULL ? ashlar__holder_of(state) : NULL;
-    if (state != NULL && (holder == NULL || holder == own_cache(a))) {
+    const ashlar_cache *owner_cache = state != NULL ? ashlar__owner_cache(state) : NULL;
+    if (state != NULL && (owner_cache == NULL || owner_cache == own_cache(a))) {
         ashlar__stream_state_settle(state, wait);
     }
     ashlar__lock_release(&a->lock);
@@ -310,7 +311,7 @@ void ashlar__allocator_end_wait(ashlar_allocator *a, ashlar_stream stream, uint6
 static void lose_locked(ashlar_allocator *a, ashlar_stream stream) {
     ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *state = find_state(a, ashlar__stream_named(stream));
-    ASHLAR_CHECK2(state != NULL); /* without a state nothing can have failed */
+    ASHLAR_CHECK2(state != NULL); /* forget_locked() fails only for a known stream */
     ashlar__caches_forget_stream_locked(a, state);
     state->is_gone = state->is_lost = true;
     a->recent = NULL;

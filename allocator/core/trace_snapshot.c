@@ -95,7 +95,7 @@ static ashlar_status add_free(filling *f, size_t offset, size_t bytes, ashlar_sn
                                                  .state = state});
 }
 
-/* The plan's live slot blocks, and the gaps between them. */
+/* Add a plan's memory: its live slot blocks, and the gaps between them. */
 static ashlar_status add_plan_memory(filling *f, const ashlar_block *memory) {
     const size_t end = memory->offset + memory->bytes;
     size_t at = memory->offset;

@@ -8,7 +8,8 @@
 
 /* ---- the identity of a stream ---- */
 
-/* The stream must be alive. Some drivers answer only if the thread has a current context. */
+/* Ask the driver for the id of a stream, which must be alive. Some drivers answer only if the
+ * thread has a current context. */
 static ashlar_status ask_id_locked(ashlar_allocator *a, ashlar_stream stream, uint64_t *out) {
     ASHLAR_OWNS(&a->lock);
     unsigned long long id = 0;
@@ -26,8 +27,8 @@ static ashlar_status ask_id_locked(ashlar_allocator *a, ashlar_stream stream, ui
                                 : ashlar__driver_error(a->device->driver, "cuStreamGetId", result);
 }
 
-/* Its stream has ended: no request will name it again. From now on calls record an event, so that a
- * stream that ends later has one. */
+/* Note that the state's stream has ended unannounced: no request will name it again. From now on
+ * calls that name a stream record an event, so that one that ends later has it. */
 static void replace_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(state->pool == NULL && !state->is_gone);
@@ -121,20 +122,21 @@ ashlar_status ashlar__watch_call(ashlar_allocator *a, ashlar_call *call) {
 
 /* ---- watching ---- */
 
-/* A zone knows whether an event must still follow a block's last use; caches do not. */
-static void collect_locked(ashlar_allocator *a) {
+/* Put all cached blocks into zones, which know whether an event must still follow a block's last
+ * use; and let no cache own a stream. */
+static void empty_caches_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     ashlar__caches_flush_locked(a);
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
-        ashlar__hold_drop_locked(a, state);
+        ashlar__owner_cache_clear_locked(a, state);
     }
 }
 
 static void watch_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     uint64_t id = 0;
-    collect_locked(a);
-    if (a->guard_fill != NULL) { /* a block that this refuses is released later, unchecked */
+    empty_caches_locked(a);
+    if (a->guard_fill != NULL) { /* a block for which this fails is released later, unchecked */
         ASHLAR_IGNORE(ashlar__guard_fill_release_locked(a->guard_fill, NULL));
     }
     a->client.has_stream_ids = ask_id_locked(a, NULL, &id) == ASHLAR_OK;
@@ -143,7 +145,7 @@ static void watch_locked(ashlar_allocator *a) {
     a->modes |= 1u << ASHLAR_MODE_WATCH;
     ashlar__caches_update_bypass_locked(a);
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
-        /* Until now the program had to keep its streams alive. */
+        /* The driver may see these handles: until now the program had to keep its streams alive. */
         if (ashlar__stream_can_end(state->stream) && !state->is_gone && !state->is_pool &&
             !state->is_idle) {
             state->has_id = a->client.has_stream_ids &&
@@ -165,7 +167,8 @@ void ashlar_allocator_watch_streams(ashlar_allocator *a) {
 
 /* ---- a wait for the device ---- */
 
-/* A pool's memory belongs to its graph, and the idle state has no memory. */
+/* Whether a wait for the device frees the state's memory for others. A pool's belongs to its graph,
+ * and the idle state has none. */
 static bool can_settle(const ashlar_stream_state *state) {
     return !state->is_pool && !state->is_idle && !state->is_lost;
 }
@@ -193,7 +196,7 @@ ashlar_status ashlar__watch_settle_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     const uint64_t wait = ashlar__watch_begin_wait_locked(a);
     a->client.records_at_calls = a->client.watches_streams;
-    a->client.calls += 2; /* the question for captures, and the wait */
+    a->client.calls += 2; /* to ask whether there are captures, and to wait */
     ashlar__allocator_leave(a);
     const ashlar_status status = ashlar__device_try_synchronize(a->device);
     ashlar__allocator_enter(a);

@@ -27,21 +27,16 @@ static bool parse_kind(const char *name, const char *kind, int *ordinal) {
 /* Open the driver that `name` asks for; errors say that the name came from `source`. */
 static ashlar_status choose_driver(const char *name, const char *source, ashlar_driver **driver,
                                    ashlar_device_kind *kind, int *ordinal) {
-    if (parse_kind(name, "cuda", ordinal)) {
-        *kind = ASHLAR_DEVICE_CUDA;
-        return ashlar__driver_open_cuda(driver);
-    }
-    if (parse_kind(name, "soft", ordinal)) {
-        *kind = ASHLAR_DEVICE_SOFT;
-        return ashlar__driver_open_soft(driver);
-    }
-    if (strcmp(name, "auto") == 0) {
-        *ordinal = 0;
+    const bool is_auto = strcmp(name, "auto") == 0;
+    *ordinal = 0;
+    if (is_auto || parse_kind(name, "cuda", ordinal)) {
         *kind = ASHLAR_DEVICE_CUDA;
         const ashlar_status status = ashlar__driver_open_cuda(driver);
-        if (status != ASHLAR_ENODEVICE) {
+        if (!is_auto || status != ASHLAR_ENODEVICE) {
             return status; /* report a broken driver instead of using the software device */
         }
+    }
+    if (is_auto || parse_kind(name, "soft", ordinal)) {
         *kind = ASHLAR_DEVICE_SOFT;
         return ashlar__driver_open_soft(driver);
     }
@@ -172,7 +167,7 @@ void ashlar__device_listen(const ashlar_device_listener *set) {
     atomic_store(&listener, set);
 }
 
-/* Each attempt comes after memory was given back, and there is only so much: so attempts end. */
+/* The caller's loop ends: it tries again only after memory was given back, which runs out. */
 bool ashlar__device_has_room(const ashlar_device *device, cu_result result) {
     const ashlar_device_listener *told = result == CU_OUT_OF_MEMORY ? atomic_load(&listener) : NULL;
     return told != NULL && (told->make_room(device, false) || told->make_room(device, true));

@@ -10,23 +10,24 @@
 
 /* ---- copies from pageable host memory ---- */
 
-/* A driver need not see to that: with HMM or ATS a device reads pageable memory itself, when the
- * copy runs. So small copies go through page-locked buffers of the device's, each with an event
- * behind its newest copy; after any other copy the host waits for the stream. */
+/* When ashlar_copy_to_device() returns, it has read its source. A driver need not see to that: with
+ * HMM or ATS a device reads pageable memory itself, when the copy runs. So small copies go through
+ * page-locked buffers of the device's, each with an event behind its newest copy; for larger ones,
+ * or if no buffer is free, the host waits for the stream. */
 enum { BUFFERS = 8, BUFFER_BYTES = 64 << 10 };
 
 typedef struct staging_buffer {
     unsigned char *bytes;  /* const; [BUFFER_BYTES], page-locked */
-    cu_event event;        /* const; behind the newest copy from here */
-    _Atomic bool is_taken; /* by a thread that queues a copy from here */
+    cu_event event;        /* const; recorded after the newest copy from `bytes` */
+    _Atomic bool is_taken; /* a thread is about to queue a copy from `bytes` */
 } staging_buffer;
 
 struct ashlar_staging {
-    staging_buffer buffers[BUFFERS]; /* taken in turn, so that the next one is the oldest */
+    staging_buffer buffers[BUFFERS]; /* used in turn, so that the next one's copy is the oldest */
     _Atomic unsigned int next;
 };
 
-/* Give all back, inside the device's context. Copies that are still queued run first. */
+/* Wait for the copies queued from the buffers, and free all, inside the device's context. */
 static void destroy(ashlar_driver *driver, ashlar_staging *staging) {
     for (size_t i = 0; i < BUFFERS && staging->buffers[i].event != NULL; i++) {
         (void)ASHLAR_DRIVER_CALL(driver, event_synchronize, (staging->buffers[i].event));
@@ -38,7 +39,7 @@ static void destroy(ashlar_driver *driver, ashlar_staging *staging) {
     ashlar__host_free(staging);
 }
 
-/* NULL: there is no memory for it. */
+/* NULL: no host memory, or the driver has failed. */
 static ashlar_staging *create(ashlar_driver *driver) {
     ashlar_staging *staging = ashlar__host_calloc(1, sizeof *staging);
     void *bytes = NULL;
@@ -59,9 +60,9 @@ static ashlar_staging *create(ashlar_driver *driver) {
     return staging;
 }
 
-/* The device's buffers, which its first small pageable copy makes. No lock is held meanwhile, since
- * taking page-locked memory may wait for work; of two threads that make them, one gives its own
- * back. */
+/* The device's buffers, which the first small pageable copy makes. No lock is held meanwhile, since
+ * taking page-locked memory may wait for work. If two threads make them at once, one frees its own
+ * again. */
 static ashlar_staging *need(ashlar_device *device) {
     ashlar_staging *found = atomic_load(&device->staging);
     if (found == NULL) {
@@ -91,14 +92,14 @@ void ashlar__staging_close(ashlar_device *device) {
 
 /* The functions below, up to the next heading, run inside the device's context. */
 
-static ashlar_status queue_known(ashlar_driver *driver, void *dst, const void *src, size_t bytes,
-                                 ashlar_stream stream) {
+static ashlar_status queue_direct(ashlar_driver *driver, void *dst, const void *src, size_t bytes,
+                                  ashlar_stream stream) {
     return ashlar__driver_status(
         driver, "cuMemcpyHtoDAsync",
         ASHLAR_DRIVER_CALL(driver, memcpy_htod_async, (ashlar__ptr_in(dst), src, bytes, stream)));
 }
 
-/* The oldest buffer, if its copy has run; NULL: none is to be had without a wait, which might be
+/* Take the oldest buffer, if the copy from it has run; else return NULL. A wait for it might be one
  * for work of another stream. */
 static staging_buffer *take(ashlar_device *device, size_t bytes) {
     ashlar_staging *staging = bytes <= BUFFER_BYTES ? need(device) : NULL;
@@ -116,7 +117,8 @@ static staging_buffer *take(ashlar_device *device, size_t bytes) {
     return oldest;
 }
 
-/* A buffer stays taken if nobody knows when the copy from it will have run. */
+/* Copy by way of the buffer. It stays taken for ever if neither an event nor a wait on the host
+ * could tell when the copy from it has run. */
 static ashlar_status queue_staged(ashlar_driver *driver, staging_buffer *buffer, void *dst,
                                   const void *src, size_t bytes, ashlar_stream stream) {
     ASHLAR_CHECK2(bytes <= BUFFER_BYTES && atomic_load(&buffer->is_taken));
@@ -133,7 +135,7 @@ static ashlar_status queue_staged(ashlar_driver *driver, staging_buffer *buffer,
 
 static ashlar_status queue_and_wait(ashlar_driver *driver, void *dst, const void *src, size_t bytes,
                                     ashlar_stream stream) {
-    ASHLAR_TRY(queue_known(driver, dst, src, bytes, stream));
+    ASHLAR_TRY(queue_direct(driver, dst, src, bytes, stream));
     return ashlar__driver_status(driver, "cuStreamSynchronize",
                                  ASHLAR_DRIVER_CALL(driver, stream_synchronize, (stream)));
 }
@@ -160,8 +162,7 @@ static ashlar_status queue_pageable(ashlar_device *device, void *dst, const void
                           : queue_staged(device->driver, buffer, dst, src, bytes, stream);
 }
 
-/* The driver knows of memory that is page-locked, managed or a
- * device's. */
+/* True for memory that the driver does not know as page-locked, managed or a device's. */
 static bool is_pageable(const ashlar_device *device, const void *ptr) {
     unsigned int type = 0;
     const cu_result result =
@@ -180,7 +181,7 @@ ashlar_status ashlar_copy_to_device(ashlar_device *device, void *dst, const void
     ASHLAR_TRY(ashlar__device_enter(device));
     const ashlar_status status = is_pageable(device, src)
                                      ? queue_pageable(device, dst, src, bytes, stream)
-                                     : queue_known(device->driver, dst, src, bytes, stream);
+                                     : queue_direct(device->driver, dst, src, bytes, stream);
     ashlar__device_leave(device);
     return status;
 }

@@ -1,5 +1,5 @@
-/* device_graph.c - queueing host functions on streams, and capturing graphs, each of which keeps
- * the arguments of the host functions in it. */
+/* device_graph.c - queueing host functions on streams; and capturing graphs, each of which owns the
+ * arguments of its host functions. */
 #include "allocator/device/device_impl.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "allocator/soft/soft.h"
 
 typedef struct launch {
-    struct launch *next; /* of the same graph */
+    struct launch *next; /* the next launch that the same graph owns */
     void (*fn)(void *);
     bool is_kept;       /* owned by a graph, which runs it at each launch */
     max_align_t args[]; /* a copy of the arguments, args_bytes bytes */
@@ -19,9 +19,9 @@ typedef struct launch {
 struct ashlar_graph {
     ashlar_device *device;
     ashlar_stream stream;
-    cu_graph_exec exec; /* NULL: not ready */
+    cu_graph_exec exec; /* NULL before ashlar__graph_end() has succeeded */
     bool is_open;       /* the capture is under way */
-    launch *launches;   /* those that the capture has seen */
+    launch *launches;   /* queued during the capture; owned */
 };
 
 /* The graph that this thread is capturing; NULL: none. */
@@ -79,7 +79,7 @@ ashlar_status ashlar_launch(ashlar_device *device, ashlar_stream stream, void (*
     const ashlar_status status = queue_launch(device, stream, queued);
     if (status != ASHLAR_OK) {
         ashlar__host_free(queued);
-    } else if (is_kept) { /* one that is not kept may have run, and be gone */
+    } else if (is_kept) { /* a launch that is not kept may have run and been freed already */
         queued->next = open_graph->launches;
         open_graph->launches = queued;
     }

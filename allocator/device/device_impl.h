@@ -1,5 +1,5 @@
-/* device_impl.h - the struct behind ashlar_device, how code enters a device's context, what
- * launches read and write, graphs (internal). */
+/* device_impl.h - the struct behind ashlar_device, how code enters a device's context, checks of
+ * the memory that launches read and write, graphs (internal). */
 #ifndef ASHLAR_DEVICE_IMPL_H
 #define ASHLAR_DEVICE_IMPL_H
 
@@ -13,7 +13,7 @@
 typedef struct ashlar_staging ashlar_staging;
 
 struct ashlar_device {
-    ashlar_driver *driver;   /* const; not owned: the process has one */
+    ashlar_driver *driver;   /* const; not owned: it lives as long as the process */
     ashlar_device_info info; /* const */
     cu_context context;      /* const; the primary context, or one that the program made */
     bool is_retained;        /* const; the primary context was retained, and must be released */
@@ -39,8 +39,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__device_open_within(int ordinal, cu_conte
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_enter(ashlar_device *device);
 void ashlar__device_leave(ashlar_device *device);
 
-/* The same for libraries that call the driver themselves: meanwhile the thread may make calls that
- * another thread's capture forbids. */
+/* Enter and leave around calls into libraries that call the driver themselves. In between, the
+ * thread's calls do not invalidate captures of other threads. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_enter_relaxed(ashlar_device *device);
 void ashlar__device_leave_relaxed(ashlar_device *device);
 
@@ -57,15 +57,16 @@ void ashlar__device_leave_relaxed(ashlar_device *device);
         return ashlar__driver_status((device)->driver, what, result_);               \
     } while (0)
 
-/* Let the copies run that were queued from pageable memory, and give back the memory that they went
- * through. */
+/* Wait for the copies that ashlar_copy_to_device() has queued from pageable memory, and free the
+ * page-locked buffers that they went through. */
 void ashlar__staging_close(ashlar_device *device);
 
 /* Wait on the host for everything queued on the device. Errors: ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize(ashlar_device *device);
 
-/* The same, unless that would invalidate a capture. Call it without a lock that queued work could
- * need. Errors: ASHLAR_EINVAL (a stream of some device is being captured), ASHLAR_EDRIVER. */
+/* Like ashlar__device_synchronize(), but fails where that would invalidate a capture. The caller
+ * holds no lock that queued work could need.
+ * Errors: ASHLAR_EINVAL (a stream of some device is being captured), ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_try_synchronize(ashlar_device *device);
 
 /* Like ashlar__device_try_synchronize(), for this device and every other one whose primary context
@@ -73,11 +74,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__device_try_synchronize(ashlar_device *de
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize_all(ashlar_device *device);
 
 /*
- * What the allocators want to know of a device. (Code of this room may not call them.)
+ * What a device tells the allocators. It calls them through pointers, since a lower room may not
+ * name functions of a higher one.
  *
  * end_stream     ashlar_stream_destroy() is about to destroy a stream
- * begin_wait     ashlar_stream_synchronize() is about to wait for a stream; returns its number
- * end_wait       that wait has succeeded
+ * begin_wait     ashlar_stream_synchronize() is about to wait for a stream; returns a number, which
+ * end_wait       gets as `wait` once that wait has succeeded
  * make_room      the driver lacks memory: give idle memory back to it; may_wait: also after a wait
  *                on the host for work. Returns whether there was any
  */
@@ -91,11 +93,12 @@ typedef struct ashlar_device_listener {
 /* Set the process's listener, which must live as long as the process. Threads: any. */
 void ashlar__device_listen(const ashlar_device_listener *listener);
 
-/* Whether a call that takes memory, and gave `result`, is worth another attempt, since allocators
- * of ours have given idle memory back; if possible without a wait. The caller holds no lock. */
+/* After a driver call that takes memory has returned `result`: if that is CU_OUT_OF_MEMORY, have
+ * allocators give idle memory back, if need be after a wait on the host. True: they did, so the
+ * call is worth another attempt. The caller holds no lock. */
 bool ashlar__device_has_room(const ashlar_device *device, cu_result result);
 
-/* Make a driver call that takes memory, once more each time that memory was given back. */
+/* Make a driver call that takes memory, again and again while allocators give some back for it. */
 #define ASHLAR_CALL_WITH_ROOM(device, result, field, args)            \
     do {                                                              \
         (result) = ASHLAR_DRIVER_CALL((device)->driver, field, args); \
@@ -103,7 +106,7 @@ bool ashlar__device_has_room(const ashlar_device *device, cu_result result);
 
 /* ---- launches ---- */
 
-/* Memory that a launch reads or writes, by its name for the program. */
+/* Memory that a launch reads or writes, and its name for the program. */
 typedef struct ashlar_operand {
     const char *name; /* NULL: the end of a list */
     const void *ptr;  /* NULL: not given */
@@ -111,7 +114,7 @@ typedef struct ashlar_operand {
     bool is_needed;   /* NULL is refused, on every device */
 } ashlar_operand;
 
-/* The bytes of `rows` rows of `width` items, for an operand. */
+/* The bytes of `rows` rows of `width` items; SIZE_MAX: they do not fit in a size_t. */
 static inline size_t ashlar__operand_bytes(size_t rows, size_t width, size_t item) {
     size_t bytes;
     return ashlar__mul(rows, width, &bytes) && ashlar__mul(bytes, item, &bytes) ? bytes : SIZE_MAX;
@@ -119,9 +122,10 @@ static inline size_t ashlar__operand_bytes(size_t rows, size_t width, size_t ite
 
 /* Check what a software device's CPU would not notice, and a GPU would: that operands are memory of
  * the device (page-locked host memory is, too), and that what the host reads is host memory. A CUDA
- * device reports it itself. Whoever calls ashlar_launch() with pointers of others passes them here.
+ * device reports it itself. A function that passes a program's pointers to ashlar_launch() checks
+ * them by this first.
  *
- * call   the program's, for the detail
+ * call   the name of the program's call, for the detail
  * Errors: ASHLAR_EINVAL; with strict=on the process ends. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__check_operands(const ashlar_device *device,
                                                        const char *call,
@@ -145,7 +149,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__check_host_array(const char *call, const
  */
 typedef struct ashlar_graph ashlar_graph;
 
-/* Begin a graph. One at a time in a thread.
+/* Begin a graph. A thread may have only one graph between begin and end.
  *
  * Ownership: the caller owns *out, in which the capture is under way, until it is destroyed; the
  *            device and the stream must outlive it.

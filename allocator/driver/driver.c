@@ -1,5 +1,5 @@
-/* driver.c - for CUDA's driver and the software device's: counting calls, sparing captures, making
- * calls fail in tests, explaining errors. */
+/* driver.c - what every call goes through, of CUDA's driver or the software device's: counting it,
+ * keeping it from invalidating captures, making it fail in tests, explaining its error. */
 #include "allocator/driver/driver.h"
 
 #include <time.h>
@@ -9,7 +9,7 @@
 #include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
 
-/* How long a capture's begin waits, at most, for those who hold captures off. */
+/* How long ashlar__driver_begin_capture() waits at most for threads that hold captures off. */
 enum { HELD_MOST_S = 1 };
 
 bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
@@ -22,7 +22,7 @@ bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
         return true;
     }
     const int fail_fn = atomic_load(&driver->fail_fn);
-    /* An exchange of the mode is a part of the call that it protects. */
+    /* Of any function (-1): the capture mode is exchanged only as a part of some other call. */
     const bool may_fail =
         fail_fn >= 0 ? fail_fn == (int)fn : fn != ASHLAR_DRIVER_FN_thread_exchange_capture_mode;
     if (!may_fail) {
@@ -36,15 +36,15 @@ bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
 
 /* ---- captures ---- */
 
-/* The calling thread's open pairs of relax and unrelax. Captures belong to the process: a thread
- * or a library that we know nothing of may begin one at any moment, so every unsafe call is
- * relaxed. */
+/* The calling thread's calls of ashlar__driver_relax() without their _unrelax(). Every unsafe call
+ * is relaxed, since some thread or library may begin a capture at any moment, unknown to us. */
 static _Thread_local struct {
     unsigned int pairs;
     unsigned int before; /* the mode to restore */
 } relaxed ASHLAR_INITIAL_EXEC;
 
-/* A driver that refuses to relax the mode would refuse more; then the call is made as it is. */
+/* If the driver refuses to change the mode, the call that follows is made all the same, and most
+ * likely fails, too. */
 void ashlar__driver_relax(ashlar_driver *driver) {
     if (relaxed.pairs++ == 0) {
         relaxed.before = CU_CAPTURE_RELAXED;
@@ -70,9 +70,10 @@ void ashlar__driver_release_captures(ashlar_driver *driver) {
     (void)pthread_rwlock_unlock(&driver->beginnings);
 }
 
-/* Counting comes first, so who is not waited for here has seen the capture. The work that a device
- * is waited for may depend on this thread, so this wait is not endless: the driver looks for
- * captures where its own wait begins, which is long past by then. */
+/* The capture is counted first, so a thread that takes the read lock later sees it, and does not
+ * wait for the device. A thread that holds the read lock may wait for work that depends on this
+ * thread, so do not wait for it for ever. After a second it is safe to go on, since CUDA looks for
+ * captures only when a wait for the device begins. */
 void ashlar__driver_begin_capture(ashlar_driver *driver) {
     struct timespec until;
     atomic_fetch_add(&driver->capture_count, 1);
@@ -89,7 +90,8 @@ void ashlar__driver_end_capture(ashlar_driver *driver) {
     (void)before;
 }
 
-/* A capture that nobody counts shows only if its stream synchronizes with the legacy one. */
+/* A capture that other libraries began is not counted. cuStreamIsCapturing on the legacy stream
+ * tells of it, if its stream is a blocking one. */
 cu_result ashlar__driver_try_synchronize(ashlar_driver *driver) {
     unsigned int unused = CU_CAPTURE_NONE;
     cu_result result = CU_STREAM_CAPTURE_UNSUPPORTED;
@@ -106,8 +108,8 @@ cu_result ashlar__driver_try_synchronize(ashlar_driver *driver) {
 
 /* ---- waiting ---- */
 
-/* CUDA has no call that waits for any of several events, so they are queried by turns, so many
- * rounds without a pause. */
+/* CUDA has no call that waits for any of several events, so they are queried by turns, at first
+ * without pauses: so many rounds. */
 enum { POLLS_AT_ONCE = 64 };
 
 static cu_result poll_any(ashlar_driver *driver, const cu_event *events, size_t count) {

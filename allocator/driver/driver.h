@@ -26,7 +26,7 @@
  *   QUERY    reads a fact                    MEMORY  takes, maps or returns memory
  *   CONTEXT  sets a thread or context up     ORDER   streams, events and graphs
  *   WORK     copies, fills, launches         WAIT    the host waits for the device
- * What a copy asks about its source is part of the copy.
+ * cuPointerGetAttribute is WORK: a copy asks by it whether its source is page-locked.
  */
 typedef enum ashlar_driver_kind {
     ASHLAR_DRIVER_QUERY,
@@ -59,7 +59,7 @@ typedef enum ashlar_driver_kind {
        unsigned int block_x, unsigned int block_y, unsigned int block_z,                    \
        unsigned int shared_bytes, cu_stream stream, void **params, void **extra))
 
-/* Without kernels, which a software device has not: it runs host functions. */
+/* The calls that a software device has, too: all but those for kernels. It runs host functions. */
 #define ASHLAR_DRIVER_DEVICE_MAP(X)                                                                \
     X(init, cuInit, 2000, QUERY, SAFE, (unsigned int flags))                                       \
     X(driver_get_version, cuDriverGetVersion, 2020, QUERY, SAFE, (int *version))                   \
@@ -176,9 +176,9 @@ typedef struct ashlar_driver {
     /* Wait until one of several events is complete; NULL: ashlar__driver_wait_any() polls. */
     cu_result (*wait_any)(const cu_event *events, size_t count);
     _Atomic uint64_t calls[ASHLAR_DRIVER_FN_COUNT]; /* [fn]: calls made so far */
-    _Atomic uint64_t capture_count;                 /* open captures that we know of */
-    pthread_rwlock_t beginnings;                    /* read-locked by who holds captures off;
-                                                     * a capture's begin takes it for writing */
+    _Atomic uint64_t capture_count;                 /* captures between begin_ and end_capture() */
+    pthread_rwlock_t beginnings;                    /* read-locked by threads that hold captures
+                                                     * off; begin_capture() takes it for writing */
     _Atomic uint64_t fail_countdown;                /* calls until one fails; 0: none will */
     _Atomic int fail_fn;                            /* function that will fail; -1: any */
     _Atomic cu_result fail_result;                  /* what the failing call returns */
@@ -219,34 +219,35 @@ static inline cu_result ashlar__driver_end(ashlar_driver *driver, int safety, cu
     return result;
 }
 
-/* Make and count one call, without harm to a capture that it does not name; its value is a
- * cu_result. `args` are in parentheses:
+/* Make and count one call, such that it does not invalidate captures of streams that it does not
+ * name. The value is a cu_result. `args` are in parentheses:
  *     ASHLAR_DRIVER_CALL(driver, mem_free, (ptr)) */
 #define ASHLAR_DRIVER_CALL(driver, field, args)                                                   \
     (ashlar__driver_begin((driver), ASHLAR_DRIVER_FN_##field, ASHLAR_DRIVER_SAFETY_##field)       \
          ? ashlar__driver_end((driver), ASHLAR_DRIVER_SAFETY_##field, (driver)->table.field args) \
          : atomic_load(&(driver)->fail_result))
 
-/* Around a capture that we know of. Begin before the driver does: this counts the capture, and then
- * lets those who hold captures off finish, for a second at most. The caller holds no lock that
- * queued work could need. */
+/* Call these before cuStreamBeginCapture and after cuStreamEndCapture. The first counts the
+ * capture, and then waits for threads between hold_captures() and release_captures(), for a second
+ * at most. The caller holds no lock that queued work could need. */
 void ashlar__driver_begin_capture(ashlar_driver *driver);
 void ashlar__driver_end_capture(ashlar_driver *driver);
 
-/* Around calls that would invalidate a capture in whatever mode: on the legacy default stream, or
- * on the whole device. A capture that capture_count does not count yet begins only after the
- * release. */
+/* Call these around a call that invalidates captures whatever their mode: on the legacy default
+ * stream, or on the whole device. In between, ashlar__driver_begin_capture() of another thread
+ * waits, for a second at most. */
 void ashlar__driver_hold_captures(ashlar_driver *driver);
 void ashlar__driver_release_captures(ashlar_driver *driver);
 
-/* Wait on the host for all work of the current context, unless a capture is known or shows:
- * CU_STREAM_CAPTURE_UNSUPPORTED or _IMPLICIT, and no capture is harmed. */
+/* Wait on the host for all work of the current context. If a capture is under way, by our count or
+ * by the driver's answer, return CU_STREAM_CAPTURE_UNSUPPORTED or _IMPLICIT without waiting: the
+ * wait would invalidate that capture. */
 cu_result ashlar__driver_try_synchronize(ashlar_driver *driver);
 
 /*
- * Wait on the host until one of the events is complete, whichever is the first: the work before
- * another may itself wait for what the program does next. The caller has dropped the allocator's
- * lock, and adds the call to the allocator's count before that.
+ * Wait on the host until any one of the events is complete. To wait for a certain one could take
+ * for ever, since the work before it may itself wait for what the program does next. The caller has
+ * counted the call for its allocator, and then dropped the allocator's lock.
  *
  * count   1 .. ASHLAR_AWAITED_MAX
  */
@@ -271,7 +272,7 @@ ashlar_driver_kind ashlar__driver_fn_kind(ashlar_driver_fn fn);
  */
 ashlar_status ashlar__driver_error(ashlar_driver *driver, const char *what, cu_result result);
 
-/* The status of any result; `what` is CUDA's name of the call. */
+/* The status for any result of a driver call; `what` is CUDA's name of the call. */
 static inline ashlar_status ashlar__driver_status(ashlar_driver *driver, const char *what,
                                                   cu_result result) {
     return result == CU_SUCCESS ? ASHLAR_OK : ashlar__driver_error(driver, what, result);

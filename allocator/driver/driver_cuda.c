@@ -57,7 +57,7 @@ static ashlar_status open_library(proc_lookup *out) {
     return out->v2 == NULL && out->v1 == NULL ? too_old("cuGetProcAddress", 11030) : ASHLAR_OK;
 }
 
-/* The stand-in for the function that a driver may lack. */
+/* The stand-in for cuStreamGetId, which a driver may lack. */
 static cu_result no_stream_id(cu_stream stream, unsigned long long *id) {
     (void)stream;
     (void)id;

@@ -31,13 +31,13 @@ _library = None
 
 
 def find_library():
-    """The file: $ASHLAR_TORCH, or where it was installed, or what the dynamic linker finds."""
+    """The library's file: $ASHLAR_TORCH, or the installed one, or what the dynamic linker finds."""
     given = os.environ.get("ASHLAR_TORCH")
     return given or (INSTALLED if os.path.exists(INSTALLED) else "libashlar-torch.so")
 
 
 def _load(path):
-    """The functions of the library; one file for the whole process."""
+    """Load the library, of which a process can use only one: its path, and its functions."""
     global _library
     path = path or (_library[0] if _library else find_library())
     if _library is None:
@@ -98,7 +98,7 @@ def _memory_stats(device):
 
 
 def _serve_statistics():
-    """PyTorch asks its own allocator only; its getters, which call these three, get ours."""
+    """Let PyTorch's statistics be ashlar's: its getters call these three, for its own allocator."""
     import torch
     torch._C._cuda_memoryStats = _memory_stats
     torch._C._cuda_resetPeakMemoryStats = lambda device: _load(None)[1].ashlar_torch_reset_peaks(
@@ -107,7 +107,7 @@ def _serve_statistics():
         {device: stats(device)})
 
 
-_of_pools = None  # the allocator of all pools, which up to 2.9 has to outlive them
+_of_pools = None  # the allocator of all pools, which in PyTorch up to 2.9 has to outlive them
 
 
 def pool(library=None):
@@ -128,5 +128,5 @@ def stats(device=0):
 
 
 def forget_stream(stream):
-    """Before a stream that PyTorch did not make (ExternalStream) is destroyed, behind its work."""
+    """Call this before destroying a stream that PyTorch did not make, after its last work."""
     _load(None)[1].ashlar_torch_forget_stream(ctypes.c_void_p(stream.cuda_stream))

@@ -5,7 +5,7 @@
 #include "allocator/dropin/devices.h"
 #include "allocator/dropin/frees.h"
 
-/* As in the public header, which cannot be included here, since it needs CUDA's headers. */
+/* What ashlar/cuda_dropin.h declares; it cannot be included here, since it needs CUDA's headers. */
 enum { ASHLAR_CUDA_ASK = -1 };
 ASHLAR_API int ashlar_cuda_malloc(int device, void **ptr, size_t bytes);
 ASHLAR_API int ashlar_cuda_malloc_async(int device, void **ptr, size_t bytes, ashlar_stream stream);
@@ -19,7 +19,7 @@ ASHLAR_API void ashlar_cuda_end_stream(ashlar_stream stream);
 
 _Static_assert(ASHLAR_CUDA_ASK != (int)CU_SUCCESS && ASHLAR_CUDA_ASK < 0, "no code of CUDA's");
 
-/* CUDA's result code; ASHLAR_CUDA_ASK if CUDA itself reports the mistake best. */
+/* The code for the caller; ASHLAR_CUDA_ASK: call CUDA, which itself reports the mistake best. */
 static int result_of(ashlar_status status) {
     switch (status) {
     case ASHLAR_OK:

@@ -32,15 +32,13 @@ static bool is_expecting_fork; /* Lock: making_lock */
 
 static void (*on_made)(ashlar_allocator *allocator); /* NULL: none. Lock: making_lock */
 
-/* Set by a child before it has other threads. */
+/* Set in a forked child before it has other threads. */
 static atomic_bool is_forked;
 
 /* ---- the environment ---- */
 
-/*
- * Read a variable that is "on" or "off". If it is not set, *is_on stays as it is. Errors:
- * ASHLAR_EINVAL.
- */
+/* Read a variable that is "on" or "off". If it is not set, *is_on stays as it is. Errors:
+ * ASHLAR_EINVAL. */
 static ashlar_status read_switch(const char *name, bool *is_on) {
     const char *value = secure_getenv(name);
     if (value == NULL || *value == '\0') {
@@ -119,10 +117,8 @@ static ashlar_status expect_fork_locked(void) {
 
 /* ---- making ---- */
 
-/*
- * Give all possible peers access. Skips devices that cannot be peers: not connected, or without
- * virtual memory management.
- */
+/* Let all other devices use the allocator's memory, except those that cannot: they are not
+ * connected to its device, or lack virtual memory management. */
 static ashlar_status allow_peers(ashlar_allocator *a) {
     bool is_wanted = true;
     ASHLAR_TRY(read_switch("ASHLAR_PEERS", &is_wanted));
@@ -144,8 +140,8 @@ static ashlar_status allow_peers(ashlar_allocator *a) {
     return ASHLAR_OK;
 }
 
-/* Apply the environment variables other than ASHLAR_CONF. What that has the allocator look for is
- * reported, unless ASHLAR_REPORT=off. */
+/* Apply ASHLAR_REPORT and ASHLAR_PEERS. Leaks and damage that ASHLAR_CONF has the allocator look
+ * for are reported, unless ASHLAR_REPORT=off. */
 static ashlar_status equip(ashlar_allocator *a) {
     bool reports = true;
     ASHLAR_TRY(read_switch("ASHLAR_REPORT", &reports));

@@ -11,9 +11,9 @@
  * call fails with a detail that says so, no call waits for a lock, and nothing is reported at exit.
  * A child that was forked earlier starts afresh.
  *
- * If ASHLAR_CONF has leaks or damage looked for, what is found is written to stderr, one line each.
- * With ASHLAR_REPORT=on so are failures and refusals of the drop-in libraries, with
- * ASHLAR_REPORT=off nothing is.
+ * What leaks=on and guard=fill in ASHLAR_CONF find is written to stderr, one line each. With
+ * ASHLAR_REPORT=on so are failures and refusals of the drop-in libraries, with ASHLAR_REPORT=off
+ * nothing is.
  */
 #ifndef ASHLAR_DROPIN_DEVICES_H
 #define ASHLAR_DROPIN_DEVICES_H
@@ -60,10 +60,8 @@ static inline ashlar_status ashlar__dropin_allocator(int ordinal, ashlar_allocat
     return ashlar__dropin_at(ashlar__dropin_place(ordinal), ordinal, out);
 }
 
-/*
- * Like ashlar__dropin_allocator(), but makes nothing. NULL if there is no allocator yet, if the
- * ordinal is invalid, or in a forked child.
- */
+/* The allocator of a device. NULL if there is none yet, if the ordinal is invalid, or in a forked
+ * child. */
 ashlar_allocator *ashlar__dropin_peek(int ordinal);
 
 /*
@@ -86,7 +84,7 @@ void ashlar__dropin_drop_context(int place);
 ashlar_allocator *ashlar__dropin_owner(const void *ptr);
 
 /* From now on call `made` for each allocator that is made, before anybody takes memory from
- * it; NULL: nothing. It runs under a lock, and must not call these functions. Threads: any. */
+ * it; NULL: nothing. It runs under a lock, and must call nothing of this header. Threads: any. */
 void ashlar__dropin_on_made(void (*made)(ashlar_allocator *allocator));
 
 /* Whether this process was forked from one that had devices. Threads: any. */
@@ -95,7 +93,7 @@ bool ashlar__dropin_is_forked(void);
 /* Print "ashlar: <what>: <ashlar_error_detail()>" on stderr if ASHLAR_REPORT=on. Threads: any. */
 void ashlar__dropin_report(const char *what);
 
-/* Tests: forget every allocator, without destroying it. No other call may be under way. */
+/* For tests: forget every allocator, without destroying it. No other call may be under way. */
 void ashlar__dropin_forget(void);
 
 #endif /* ASHLAR_DROPIN_DEVICES_H */

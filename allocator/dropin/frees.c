@@ -16,19 +16,20 @@ static ashlar_frees all[ASHLAR_DROPIN_ALLOCATORS_MAX]; /* by place */
 static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_LEVEL_DROPIN_FREES);
 
 /*
- * Freed blocks become reusable at different times in each step of a program, so each step's blocks
- * lie in different places. If the first step reserves more than it needs, later steps fit, too.
+ * The least to take from the driver at a time, where memory comes in segments. Freed blocks become
+ * reusable at different times in each step of a program, so each step's blocks lie in different
+ * places. If the first step reserves more than it needs, later steps fit, too.
  */
-#define STEP_MIN_BYTES ((size_t)32 << 20)
-enum { STEP_DEVICE_DIVISOR = 64 }; /* but at most 1/64 of the device's memory */
+#define GROWTH_MIN_BYTES ((size_t)32 << 20)
+enum { GROWTH_DEVICE_DIVISOR = 64 }; /* but at most 1/64 of the device's memory */
 
 /*
- * How long a request looks for the end of work that uses freed blocks, before it has up to
- * `percent` of what was ever live reserved. cudaFree() always waits for that work. The first time
- * is about as long as mapping takes: on an idle device an event completes within a few
- * microseconds. The second is as long as many a step's work: what is taken in place of that wait is
- * kept for good. The last one bounds the memory of a program that never lets the device rest; it
- * has an end, since the work may depend on what the program does next.
+ * For how long a request polls for the end of work that uses freed blocks, before it lets the
+ * allocator reserve up to `percent` of the peak of live bytes. (cudaFree() always waits for that
+ * work.) The first duration is about what mapping takes: on an idle device an event completes
+ * within a few microseconds. The second is that of many a step's work: memory that is taken to
+ * avoid such a wait is kept for good. The third bounds the memory of a program that never lets the
+ * device rest; it is not endless, since the work may depend on what the program does next.
  */
 static const struct {
     uint64_t ns;
@@ -37,15 +38,15 @@ static const struct {
 
 enum { STAGES = sizeof stages / sizeof stages[0] };
 
-/* The most tries of a request: other threads may take the memory that becomes free. */
+/* How often a request is tried at most, since other threads may take what becomes free for it. */
 enum { TRIES_MAX = 16 };
 
 /* ---- making ---- */
 
-static void take_large_steps(ashlar_allocator *a) {
-    const size_t most = a->heap.range.memory_bytes / STEP_DEVICE_DIVISOR;
+static void set_growth(ashlar_allocator *a) {
+    const size_t most = a->heap.range.memory_bytes / GROWTH_DEVICE_DIVISOR;
     ashlar__lock_acquire(&a->lock);
-    a->heap.range.growth_min_bytes = most < STEP_MIN_BYTES ? most : STEP_MIN_BYTES;
+    a->heap.range.growth_min_bytes = most < GROWTH_MIN_BYTES ? most : GROWTH_MIN_BYTES;
     ashlar__lock_release(&a->lock);
 }
 
@@ -56,7 +57,7 @@ static ashlar_status begin_locked(ashlar_frees *f, ashlar_allocator *a, bool is_
     }
     if (!is_host) {
         ASHLAR_TRY(ashlar__deferred_add_stream(a, NULL));
-        take_large_steps(a);
+        set_growth(a);
     }
     f->allocator = a;
     f->device = ashlar_allocator_device(a);
@@ -148,16 +149,15 @@ void ashlar__frees_forget(void) {
 
 /* ---- memory ---- */
 
-/* Freed blocks first go back to the zones they were taken from, as far as they can. Otherwise a
- * handle that lies partly in two of them would be counted as free, although it becomes part of no
- * gap, and so could not serve the next request. */
+/* First turn freed blocks into gaps, as far as they can: a handle that lies partly in two freed
+ * blocks is counted as free, but could not serve the next request before they are one gap. */
 size_t ashlar__frees_spare_bytes(ashlar_frees *f) {
     ashlar_allocator *a = f->allocator;
     (void)ashlar__frees_reap(f, 0, false);
     ashlar__allocator_enter(a);
     ashlar__caches_flush_locked(a);
     const ashlar_status unused = ashlar__cross_ask(&a->heap, SIZE_MAX);
-    (void)unused; /* memory whose uses are not known to be over counts as well */
+    (void)unused; /* a failure is harmless: memory counts even if work may still use it */
     const size_t bytes = ashlar__heap_servable_bytes(&a->heap);
     ashlar__allocator_leave(a);
     return bytes;
@@ -176,8 +176,8 @@ bool ashlar__frees_give_back(ashlar_frees *f, size_t kept_bytes) {
     return after.reserved_bytes < before.reserved_bytes;
 }
 
-/* The last way to allocate, which may wait. Fails only if no other thread is about to return
- * blocks. `stream` NULL: for any stream. */
+/* Allocate by all means, including waits on the host. Fails only if no other thread is about to
+ * make freed blocks available. `stream` NULL: for any stream. */
 static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_stream *stream,
                                    void **out) {
     ashlar_status status;
@@ -207,8 +207,8 @@ static ashlar_status alloc_guarded(ashlar_frees *f, size_t bytes, void **out) {
     return status;
 }
 
-/* For the time of a stage, try again whenever blocks become free. The first stage leaves out what
- * takes longer than to map more. */
+/* For the duration of a stage, try again whenever blocks become free. The first stage does nothing
+ * if so little was freed that mapping more takes no longer than asking. */
 static ashlar_status alloc_when_past(ashlar_frees *f, size_t bytes, int stage, void **out) {
     const uint64_t start = ashlar__clock_ns();
     const unsigned percent = stage > 0 ? stages[stage - 1].percent : 0;
@@ -233,7 +233,7 @@ static ashlar_status alloc_for_any(ashlar_frees *f, size_t bytes, void **out) {
     ashlar_status status = ashlar__alloc_idle(f->allocator, bytes, 0, out);
     for (int i = 0; i < STAGES && status == ASHLAR_ENOMEM; i++) {
         if (i == STAGES - 1 && !ashlar__may_grow(f->allocator, bytes)) {
-            break; /* then it waits without an end, below */
+            break; /* the device has no more to give, so alloc_at_last() waits as long as need be */
         }
         status = alloc_when_past(f, bytes, i, out);
         if (status == ASHLAR_ENOMEM) {
@@ -243,8 +243,8 @@ static ashlar_status alloc_for_any(ashlar_frees *f, size_t bytes, void **out) {
     return status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, NULL, out) : status;
 }
 
-/* In a step, as on its stream; but while a stream is captured, what is taken on it may stay in the
- * graph. */
+/* In a step, allocate on the step's stream; but not while any stream is captured: it may be this
+ * one, and the memory would stay with the graph. */
 ashlar_status ashlar__frees_alloc(ashlar_frees *f, size_t bytes, void **out) {
     ashlar_stream stream;
     if (ashlar__allocator_is_guarded(f->allocator)) {
@@ -270,12 +270,12 @@ ashlar_status ashlar__frees_alloc_on(ashlar_frees *f, size_t bytes, ashlar_strea
 
 /* ---- freeing ---- */
 
-/* The block is a plan's, whose steps reuse it in their own order. This free is none of theirs, so
- * other streams may use it. */
+/* Free a slot of a plan. The plan's steps may reuse it in their own stream's order, but here other
+ * streams may have used it, so wait for the device first. */
 static ashlar_status free_planned(ashlar_frees *f, void *ptr, bool is_capturing) {
     ashlar_status status = ashlar__frees_synchronize(f, is_capturing);
     if (status == ASHLAR_EINVAL) {
-        status = ashlar__frees_synchronize(f, true); /* a capture that nobody told us of */
+        status = ashlar__frees_synchronize(f, true); /* there is a capture that we do not know of */
     }
     return status == ASHLAR_OK ? ashlar_free(f->allocator, ptr) : status;
 }

@@ -3,27 +3,27 @@
  * and a freed block is reused once all work submitted before the free is over; but the host does
  * not wait (internal to the drop-in libraries).
  *
- * Freed blocks wait in the allocator (deferred_free.h), which gets to know the streams from here:
- * we are told when a non-blocking one is made, and before it is destroyed. The legacy stream stands
- * for all others, since it waits for them; nothing else covers the default streams of other
- * threads, whose handles this thread does not have. If we are not told of all streams, a wait for
- * the device replaces the events.
+ * Freed blocks wait in the allocator (core/deferred_free.c) for events on all streams. The program
+ * or libashlar-preload.so tells us when a non-blocking stream is made, and before it is destroyed.
+ * The legacy stream waits for all others, so an event on it covers them, even other threads'
+ * default streams, whose handles this thread does not have. If we are not told of all non-blocking
+ * streams, a wait for the device replaces the events.
  *
  * When a request finds no free memory, events are recorded behind all work, and queried for about
  * as long as mapping more memory takes. Then the request takes more, or has free memory moved to
  * where it fits; but the more is reserved, the longer it first looks for the end of work that uses
  * freed blocks. So where the work is over, or soon will be, about a sixth more is reserved than
  * was ever live, and else three quarters more, unless the work lasts so long that cudaFree() would
- * have waited for a second. Blocks that live on may need more.
+ * have waited for a second. More is reserved where long-lived blocks leave free memory in pieces.
  *
- * Much that was freed at a time has its events before the next request is placed: then its memory
- * merges first, and the events follow no work of the next step.
+ * If much was freed at once, events are recorded and queried before the next request is served:
+ * then the freed memory merges first, and the events follow no work of the next step.
  *
- * frees.c takes and frees blocks; frees_wait.c finds out whether freed ones are past, and knows the
- * streams and captures.
+ * frees.c takes and frees blocks; frees_wait.c finds out whether work still uses freed ones, and
+ * knows the streams and captures.
  *
- * Before a capture of a stream begins, events are recorded behind what was freed, so that it can be
- * found free meanwhile. During a capture a free waits on the host, as cudaFree() does.
+ * Before a capture of a stream begins, events are recorded behind all frees, so that freed blocks
+ * can become free meanwhile. During a capture a free waits on the host, as cudaFree() does.
  */
 #ifndef ASHLAR_DROPIN_FREES_H
 #define ASHLAR_DROPIN_FREES_H
@@ -47,15 +47,15 @@ typedef struct ashlar_frees {
     ashlar_device *device;       /* const once is_ready */
     bool is_host;
     atomic_bool is_ready;
-    atomic_bool is_given_up;
+    atomic_bool is_given_up;   /* the program has reset the device: the driver serves it now */
     atomic_bool is_distrusted; /* there may be streams that we do not know */
     atomic_bool is_watching;   /* calls named unknown streams: the allocator watches streams */
     atomic_bool is_told;       /* the program tells of the end of each stream that it names */
 } ashlar_frees;
 
 /*
- * _at: the object of a place (devices.h), made with its allocator at the first call. _of: that of a
- * device. _peek: makes nothing; NULL if there is no object yet, or in a forked child. Threads: any.
+ * _at: the ashlar_frees of a place (devices.h), made with its allocator at the first call. _of: of
+ * a device. _peek: NULL if there is none yet, or in a forked child. Threads: any.
  * Errors: those of ashlar__dropin_at(), ASHLAR_ENOTSUP (given up), ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_at(int place, int ordinal, ashlar_frees **out);
@@ -64,11 +64,11 @@ static inline ashlar_status ashlar__frees_of(int ordinal, ashlar_frees **out) {
 }
 ashlar_frees *ashlar__frees_peek(int place);
 
-/* End the object of a context of the program, with its blocks. */
+/* End the ashlar_frees of a context that the program made, with its allocator and all blocks. */
 void ashlar__frees_drop_context(int place);
 
-/* _each: iterate over the objects of devices and contexts. _next: over those that may have a block
- * at `ptr`. Set *place to 0 before the first call. NULL: no more. Threads: any. Cost: O(places). */
+/* _each: iterate over the ashlar_frees of devices and contexts. _next: over those that may have a
+ * block at `ptr`. Set *place to 0 first. NULL: no more. Threads: any. Cost: O(places). */
 ashlar_frees *ashlar__frees_each(int *place);
 ashlar_frees *ashlar__frees_next(int *place, const void *ptr);
 
@@ -80,8 +80,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc(ashlar_frees *frees, size_t 
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc_on(ashlar_frees *frees, size_t bytes,
                                                        ashlar_stream stream, void **out);
 
-/* Reserved bytes that can be reused, at once or after a wait, so that a program may count them as
- * free. Empties the caches. O(blocks). */
+/* Reserved bytes that requests can get, at once or after a wait, so that a program may count them
+ * as free. Empties the caches. O(blocks). */
 size_t ashlar__frees_spare_bytes(ashlar_frees *frees);
 
 /* Wait for all work that may use freed blocks, and give free memory back to the driver, until at
@@ -103,27 +103,26 @@ bool ashlar__frees_answer(void *ptr, const ashlar_stream *stream, cu_result *res
 /* Like ashlar__frees_answer(), for page-locked host memory. */
 bool ashlar__frees_answer_host(void *ptr, cu_result *result);
 
-/* _add_stream: call it after a non-blocking stream was made in the object's context. _end_stream:
- * call it before a stream is destroyed; _end_stream_anywhere: of whichever object. If host memory
- * for the note runs out, the host waits from then on. */
+/* _add_stream: call it after making a non-blocking stream in the context of `frees`. _end_stream:
+ * call it before destroying a stream; _end_stream_anywhere: if its context is not known. If host
+ * memory for noting a stream runs out, the host waits for the device from then on. */
 void ashlar__frees_add_stream(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_end_stream(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_end_stream_anywhere(ashlar_stream stream);
 
 /*
- * Call _begin_capture() before a capture of a stream begins, and _note_capture() after
- * that, when the capture has begun or has failed to begin. Until a capture ends, the allocator
- * avoids driver calls that would invalidate it. _settle_captures() asks the driver which captures
- * have ended, and so do the functions that return memory. So nobody needs to report the end of a
- * capture. It returns whether any goes on.
+ * Call _begin_capture() before a capture of a stream begins, and _note_capture() when it has begun
+ * or has failed to. Until a capture ends, the allocator avoids driver calls that would invalidate
+ * it. _settle_captures() asks the driver which captures have ended, so that nobody needs to report
+ * their ends, and returns whether any goes on. The functions that return memory call it, too.
  */
 void ashlar__frees_begin_capture(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_note_capture(ashlar_stream stream, bool has_begun);
 bool ashlar__frees_settle_captures(void);
 
-/* From now on the program tells of the end of each stream that it names (_end_stream), so that
- * steps can have plans. Threads: any. Errors: ASHLAR_EINVAL (it has named one before that it may
- * not tell of). */
+/* From now on the program calls _end_stream for each stream that it has named, so that streams need
+ * not be watched, and steps can have plans. Threads: any. Errors: ASHLAR_EINVAL (it has named one
+ * before, and streams are watched). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_tell_ends(ashlar_frees *frees);
 
 /* From now on assume that there may be unknown streams, and wait on the host. Threads: any. */
@@ -134,24 +133,26 @@ void ashlar__frees_distrust_streams(ashlar_frees *frees);
  * way. */
 void ashlar__frees_give_up(int ordinal);
 
-/* Tests: forget everything, after ashlar__dropin_forget(). No other call may be under way. */
+/* For tests: forget every ashlar_frees, after ashlar__dropin_forget() has forgotten the allocators.
+ * No other call may be under way. */
 void ashlar__frees_forget(void);
 
 /* ---- frees.c and frees_wait.c only ---- */
 
 /*
- * Find out whether freed blocks are past, once, or again and again for `ns` nanoseconds, until some
- * are. If not all streams are known, wait for the device; in_need: also if a capture keeps events
- * away. Returns whether any blocks are free now.
+ * Find out whether the work before some frees is over: query once, or repeatedly for up to `ns`
+ * nanoseconds until it is. If not all streams are known, wait for the device instead; if in_need,
+ * also where a capture forbids to record events. Returns whether any blocks became free.
  */
 bool ashlar__frees_reap(ashlar_frees *frees, uint64_t ns, bool in_need);
 
-/* Wait on the host for all work of the device, while a stream is captured, too; for host memory, of
- * all devices, but not during a capture. _wait returns whether any blocks are free now. */
+/* Wait on the host for all work of the device, even if is_capturing; for page-locked host memory,
+ * for that of all devices, which fails during a capture. _wait: also free the blocks that were
+ * freed before; returns whether there were any. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_synchronize(ashlar_frees *frees, bool is_capturing);
 bool ashlar__frees_wait(ashlar_frees *frees, bool is_capturing);
 
-/* Have the allocator watch streams, unless the stream is a default one, or its end is told of. */
+/* Have the allocator watch streams if `stream` may be destroyed without our being told of it. */
 void ashlar__frees_watch(ashlar_frees *frees, ashlar_stream stream);
 
 /*
@@ -160,7 +161,7 @@ void ashlar__frees_watch(ashlar_frees *frees, ashlar_stream stream);
  */
 void ashlar__frees_drop_captures(const ashlar_frees *frees, const ashlar_stream *stream);
 
-/* An ashlar_reclaim_fn, with an ashlar_frees as `user`: wait for all that is pending. */
+/* An ashlar_reclaim_fn, with an ashlar_frees as `user`: wait until all freed blocks are free. */
 bool ashlar__frees_reclaim(void *user, size_t bytes);
 
 #endif /* ASHLAR_DROPIN_FREES_H */

@@ -12,14 +12,15 @@
 #include "allocator/base/threads.h"
 #include "allocator/core/core.h"
 
-/* For so long the host asks again and again; then it sleeps for as long between two questions. */
+/* How long the host polls without a pause; after that, how long it sleeps between two queries. */
 enum { SPIN_NS = 50 * 1000 };
 
 /*
- * A device may not be waited for while one of its streams is captured. But the driver's own free
- * waits ("Managing memory allocations using cudaMalloc and cudaFree causes the GPU to synchronize
- * across all executing CUDA streams": CUDA Programming Guide, 4.3.1), and so it would have without
- * us. The block for that is the driver's, or comes from what is idle, without a wait.
+ * Wait for a device while one of its streams is captured, when a plain wait is refused: allocate a
+ * byte and free it, since cuMemFree() waits ("Managing memory allocations using cudaMalloc and
+ * cudaFree causes the GPU to synchronize across all executing CUDA streams": CUDA Programming
+ * Guide, 4.3.1), as the program's call would without us. If the driver has not even a byte, give
+ * idle memory of ours back to it first.
  */
 static ashlar_status wait_by_driver(ashlar_frees *f) {
     ashlar_driver *driver = f->device->driver;
@@ -75,7 +76,7 @@ bool ashlar__frees_reap(ashlar_frees *f, uint64_t ns, bool in_need) {
             return has_any;
         }
         if (status == ASHLAR_EINVAL) {
-            is_capturing = true; /* perhaps one that nobody told us of */
+            is_capturing = true; /* perhaps by a capture that we do not know of */
         } else {
             ashlar__frees_distrust_streams(f); /* the program may have destroyed a stream in a way
                                                 * that we do not intercept */
@@ -115,7 +116,7 @@ void ashlar__frees_end_stream_anywhere(ashlar_stream stream) {
     int place = 0;
     for (ashlar_frees *f = ashlar__frees_each(&place); f != NULL && ashlar__stream_can_end(stream);
          f = ashlar__frees_each(&place)) {
-        ashlar__frees_end_stream(f, stream); /* other devices do not know the stream */
+        ashlar__frees_end_stream(f, stream); /* only one device knows it; the others do nothing */
     }
 }
 
@@ -151,7 +152,8 @@ ashlar_status ashlar__frees_tell_ends(ashlar_frees *f) {
 
 /* ---- captures ---- */
 
-/* A capture keeps memory from being reused, so one that ends unreported must not stay counted. */
+/* A capture that is known to be under way. It keeps memory from being reused, so the driver is
+ * asked whether it has ended: not every end is reported. */
 typedef struct known_capture {
     struct known_capture *next;
     const ashlar_frees *frees;
@@ -208,8 +210,8 @@ static bool is_over(const known_capture *c, long thread) {
                : has_ended(c->frees, c->stream);
 }
 
-/* If host memory runs out, the capture is not counted; but the driver is asked about all streams
- * that we know anyway. */
+/* If host memory runs out, the capture is not counted. Then only the driver's answers protect it:
+ * before an event is recorded on a stream, it is asked whether that one is captured. */
 void ashlar__frees_begin_capture(ashlar_frees *f, ashlar_stream stream) {
     known_capture *made = ashlar__host_calloc(1, sizeof *made);
     int place = 0;

@@ -1,7 +1,8 @@
 /*
  * preload.h - what the files of libashlar-preload.so share (internal).
  *
- *   preload_find.c      how programs find the driver's functions, and ours to have steps; how we do
+ *   preload_find.c      how programs find the driver's functions, and ours for steps; how we find
+ *                       the driver's
  *   preload_memory.c    requests for memory, served by us or by the driver
  *   preload_tell.c      what a program is told about pointers and memory pools
  *   preload_streams.c   streams, captures, contexts, waits
@@ -23,16 +24,17 @@
  *            export them
  *
  * A program that knows of us may look up functions of ashlar by dlsym(RTLD_DEFAULT, ...), to have
- * steps (plan.h): those of preload_find.c. They are not exported, so that a program that is linked
- * with ashlar, too, has its own copy's functions wherever it names them, and finds these by
- * dlsym(), as ever. Either copy's functions must not get the other's allocators.
+ * steps (plan.h); preload_find.c lists them. They are not exported, so that a program that is
+ * linked with ashlar itself has its own copy's functions wherever it names them, and by dlsym().
+ * Neither copy's functions must get allocators of the other.
  *
  * ASHLAR_CONF has the allocators' options. With ASHLAR_DEVICE=soft nothing is replaced, since the
  * program's driver knows no software device.
  *
- * If several libraries in LD_PRELOAD have a dlsym(), name this one first. Whatever we call, we find
- * by the next one's, so that it sees our calls as it would see the program's. A library loaded with
- * RTLD_DEEPBIND finds libcuda before us, and must not free what the program took.
+ * If several libraries in LD_PRELOAD have a dlsym(), name this one first. We find the functions
+ * that we call by the next library's dlsym(), so that it can intercept our calls as it would the
+ * program's. A library loaded with RTLD_DEEPBIND finds libcuda before us, and so must not free what
+ * the rest of the program allocated.
  *
  * Each context that the program makes has its own allocator until the context ends. The driver
  * serves: green contexts, managed and host memory, memory pools that a program makes,
@@ -61,11 +63,10 @@
 
 typedef struct cu_green_context_opaque *cu_green_context;
 
-/*
- * Columns: exported name; name and first version for cuGetProcAddress(); whether it is the
- * per-thread default stream's variant; parameters; arguments.
- */
-/* Functions for which the driver takes memory of the current device, nobody knows how much. */
+/* Columns of the maps below: exported name; name and first version for cuGetProcAddress(); whether
+ * it is the per-thread default stream's variant; parameters; arguments. */
+
+/* Functions for which the driver takes an unknown amount of the current device's memory. */
 #define ASHLAR_PRELOAD_TAKING_MAP(X)                                                               \
     X(cuGraphInstantiate_v2, cuGraphInstantiate, 11000, 0,                                         \
       (cu_graph_exec * exec, cu_graph graph, void **node, char *log, size_t log_bytes),            \
@@ -94,7 +95,7 @@ typedef struct cu_green_context_opaque *cu_green_context;
     X(cuModuleLoadFatBinary, cuModuleLoadFatBinary, 2000, 0,                                       \
       (cu_module * module, const void *image), (module, image))
 
-/* Functions that begin a capture of `stream`, and that make a `context` of `device`. */
+/* Functions that begin a capture of `stream`; below, those that make a `context` of `device`. */
 #define ASHLAR_PRELOAD_CAPTURE_MAP(X)                                                          \
     X(cuStreamBeginCapture, cuStreamBeginCapture, 10000, 0, (cu_stream stream), (stream))      \
     X(cuStreamBeginCapture_ptsz, cuStreamBeginCapture, 10000, 1, (cu_stream stream), (stream)) \
@@ -213,7 +214,7 @@ typedef struct cu_green_context_opaque *cu_green_context;
 ASHLAR_PRELOAD_MAP(X)
 #undef X
 
-/* The driver's functions. CU_NOT_SUPPORTED: the driver lacks the function, or there is none. */
+/* The driver's functions. CU_NOT_SUPPORTED: there is no driver, or it lacks the function. */
 #define X(name, symbol, version, is_ptsz, params, args) cu_result ashlar__real_##name params;
 ASHLAR_PRELOAD_MAP(X)
 #undef X
@@ -245,23 +246,22 @@ static inline cu_stream ashlar__preload_per_thread(cu_stream stream) {
 /* Note a new stream that may use our memory but that no ashlar_frees knows. */
 void ashlar__preload_note_missed_stream(void);
 
-/*
- * Note that a device is left to the driver, because it could get no allocator;
- * ashlar_error_detail() says why.
- */
+/* Note that a device is left to the driver, because its allocator could not be made;
+ * ashlar_error_detail() says why. */
 void ashlar__preload_note_refusal(void);
 
 /* Whether a pool's memory is ours, which is so for the device's default pool. `pool` NULL: the pool
  * from which cuMemAllocAsync() takes. */
 bool ashlar__preload_is_default_pool(const ashlar_frees *frees, const void *pool);
 
-/* Call this after the program has waited for the device. Like a pool, it gives back what exceeds
- * the release threshold. Our threshold is unlimited until the program sets one. */
+/* Call this after the program has waited for the device. Like CUDA for its memory pools, it gives
+ * back what exceeds the release threshold. Ours is unlimited until the program sets one. */
 void ashlar__preload_keep_to_threshold(ashlar_frees *frees);
 
 /*
- * Whether a call of the driver that took memory of a device, and gave `result`, is worth another
- * attempt, since we have given idle memory back, if possible without a wait.
+ * After a call by which the driver takes memory of a device, and which returned `result`: if it
+ * lacked memory, give idle memory of ours back, with a wait if need be. Returns whether any was
+ * given back, so that the call is worth another attempt.
  *
  * device   ASHLAR_PRELOAD_CURRENT: that of the current context
  * bytes    that the call needs; SIZE_MAX: unknown, then all that is idle goes back
@@ -293,7 +293,7 @@ typedef struct ashlar_preload_options {
 /* The words of ASHLAR_PRELOAD, read at the first call. Threads: any. */
 const ashlar_preload_options *ashlar__preload_options_get(void);
 
-/* Before a device or context ends: add it to the totals of the report, and end its trace. */
+/* Call this before a device or context ends: adds it to the report's totals, and ends its trace. */
 void ashlar__preload_note_end(const ashlar_frees *frees);
 
 #endif /* ASHLAR_DROPIN_PRELOAD_H */

@@ -18,7 +18,7 @@ enum { PER_THREAD_STREAM = 2 };
 
 typedef struct stand_in {
     const char *name;   /* exported */
-    const char *symbol; /* of cuGetProcAddress */
+    const char *symbol; /* the name for cuGetProcAddress() */
     int version;
     bool is_per_thread;
     const void *function; /* where the address of our function is stored */
@@ -50,8 +50,8 @@ static void *function_of(const stand_in *s) {
 typedef void *(*dlsym_fn)(void *handle, const char *name);
 _Static_assert(sizeof(void *) == sizeof(dlsym_fn), "POSIX: an address may be a function's");
 
-/* The dlsym() of the next library that has one, for the jump below. Set before its first use,
- * perhaps by several threads, but always to the same value. */
+/* The dlsym() of the next library that has one, to which the assembly below jumps. Set before its
+ * first use, perhaps by several threads, but always to the same value. */
 extern void *ashlar__preload_next_dlsym;
 void *ashlar__preload_next_dlsym;
 
@@ -90,9 +90,10 @@ static void *library_of(const void *address) {
     return dladdr1(address, &unused, &handle, RTLD_DL_LINKMAP) != 0 ? handle : NULL;
 }
 
-/* Look in the libcuda that the program or its runtime loaded before calling us. The next library
- * in line may answer for it: one that holds the process to a quota, say. If that names its
- * functions as they are bound, which is ours, they are found as the next ones by their names. */
+/* Find a driver function in the libcuda that the program or its runtime has loaded. The next
+ * library's dlsym() may return one of its own instead, for example to hold the process to a quota.
+ * Where it refers to that by name, the linker has bound the name to our function, which comes
+ * first; so if we get our own, take the next function of that name. */
 static void *find_in_driver(const char *name) {
     static _Atomic(void *) library;
     void *handle = atomic_load(&library);
@@ -174,8 +175,8 @@ static void *step_function(const char *name) {
  * and the return address. */
 void *ashlar__preload_dlsym(void *handle, const char *name, const void *caller);
 
-/* A function of ashlar for a program that looks for it in the global scope, or in this library. One
- * that is linked with ashlar itself finds that. */
+/* A function of ashlar for a program that looks for it in the global scope, or in this library. A
+ * program that is linked with ashlar itself gets its own copy's, which the C library finds. */
 static void *find_step_function(dlsym_fn find, void *handle, const char *name) {
     void *ours = step_function(name);
     if (ours == NULL || ashlar__preload_options_get()->is_off ||
@@ -183,7 +184,7 @@ static void *find_step_function(dlsym_fn find, void *handle, const char *name) {
         find(RTLD_DEFAULT, name) != NULL) {
         return AS_THE_C_LIBRARY_SAYS;
     }
-    (void)dlerror(); /* the search was in vain */
+    (void)dlerror(); /* forget the error of the search above */
     return ours;
 }
 
@@ -203,8 +204,8 @@ void *ashlar__preload_dlsym(void *handle, const char *name, const void *caller) 
         return AS_THE_C_LIBRARY_SAYS;
     }
     void *ours = function_of(&stand_ins[i]), *library = library_of(caller);
-    /* For RTLD_NEXT the C library would take us for the caller: look in the caller and what came
-     * with it, instead. */
+    /* For RTLD_NEXT the C library would take us for the caller, and search behind us. Search the
+     * caller's library and those that it depends on instead. */
     const bool is_next = handle == RTLD_NEXT;
     const void *found = is_next && library == NULL ? NULL : find(is_next ? library : handle, name);
     if (found == NULL) {
@@ -219,9 +220,9 @@ void *ashlar__preload_dlsym(void *handle, const char *name, const void *caller) 
     }
     const void *called = find_in_driver(name);
     ashlar__preload_end();
-    /* What our function calls may look for another one: a libcuda.so.1 that forwards, as WSL's
-     * does, or a library next in line. If it found ours, the two would call each other without
-     * end. */
+    /* The caller may be the library that our function calls: a libcuda.so.1 that forwards to
+     * another, as WSL's does, or the next library. If it got our function, the two would call each
+     * other without end. */
     const bool is_behind_us = library != NULL && library == library_of(called);
     return called == NULL || is_behind_us ? AS_THE_C_LIBRARY_SAYS : ours;
 }
@@ -382,7 +383,8 @@ void ashlar__preload_note_missed_stream(void) {
     atomic_store(&has_missed_stream, true);
 }
 
-/* The ashlar_frees of a device's context, which the program made or which is the primary one. */
+/* The ashlar_frees of the current context, if the program made that; else of its device's primary
+ * context. */
 static ashlar_status find_here(cu_context current, cu_device ordinal, ashlar_frees **out) {
     const int place = ashlar__dropin_find_context(current);
     return place >= 0 ? ashlar__frees_at(place, 0, out) : ashlar__frees_of(ordinal, out);

@@ -9,7 +9,7 @@
 
 /* On all present devices cuMemAllocPitch() rounds rows up to a multiple of this. */
 #define PITCH_ALIGN ((size_t)512)
-_Static_assert((PITCH_ALIGN & (PITCH_ALIGN - 1)) == 0, "as ashlar__align_up() wants it");
+_Static_assert((PITCH_ALIGN & (PITCH_ALIGN - 1)) == 0, "ashlar__align_up() wants a power of two");
 
 /* The answer to a request for memory. True: *result is for the program. False: ask the driver,
  * which reports the mistake best. */
@@ -67,7 +67,7 @@ cu_result cuMemAllocPitch_v2(cu_ptr *ptr, size_t *pitch, size_t width, size_t he
     return result;
 }
 
-/* Free the block if it is ours, on any device. */
+/* Free the block at `ptr` if it is ours, on whichever device. False: ask the driver. */
 static bool give(cu_ptr ptr, const cu_stream *stream, cu_result *result) {
     if (ptr == 0 || !ashlar__preload_begin()) {
         return false;
@@ -101,7 +101,8 @@ static bool is_of(const ashlar_frees *frees, cu_stream stream) {
            (result == CU_SUCCESS && context == frees->device->context);
 }
 
-/* `pool` NULL: the pool from which cuMemAllocAsync() takes. */
+/* Serve a request on a stream, from `pool`; NULL: the pool from which cuMemAllocAsync() takes.
+ * False: ask the driver. */
 static bool take_on(cu_ptr *ptr, size_t bytes, const void *pool, cu_stream stream,
                     cu_result *result) {
     if (ptr == NULL || bytes == 0 || !ashlar__preload_begin()) {
@@ -120,7 +121,7 @@ static bool take_on(cu_ptr *ptr, size_t bytes, const void *pool, cu_stream strea
     return is_ours;
 }
 
-/* A function that takes `bytes` on the stream that `named` stands for, from `pool`. */
+/* Define a driver function that takes `bytes` bytes from `pool` for the stream `named`. */
 #define TAKING_ON(name, is_named, pool, named, params, args)                              \
     cu_result name params {                                                               \
         cu_result result_;                                                                \
@@ -135,7 +136,7 @@ TAKING_ON(cuMemAllocAsync, true, NULL, stream, (cu_ptr * ptr, size_t bytes, cu_s
           (ptr, bytes, stream))
 TAKING_ON(cuMemAllocAsync_ptsz, true, NULL, ashlar__preload_per_thread(stream),
           (cu_ptr * ptr, size_t bytes, cu_stream stream), (ptr, bytes, stream))
-/* The program may name the default pool here. */
+/* The program may name a device's default pool here, which stands for our memory. */
 TAKING_ON(cuMemAllocFromPoolAsync, pool != NULL, pool, stream,
           (cu_ptr * ptr, size_t bytes, void *pool, cu_stream stream), (ptr, bytes, pool, stream))
 TAKING_ON(cuMemAllocFromPoolAsync_ptsz, pool != NULL, pool, ashlar__preload_per_thread(stream),
@@ -159,7 +160,7 @@ cu_result cuMemFreeAsync_ptsz(cu_ptr ptr, cu_stream stream) {
 
 /* ---- questions ---- */
 
-/* Of all contexts of the current device. */
+/* The bytes that we could serve without the driver, in all contexts of the current device. */
 static size_t spare_bytes(void) {
     cu_device device = -1;
     size_t sum = 0;
@@ -173,7 +174,8 @@ static size_t spare_bytes(void) {
     return sum;
 }
 
-/* To the program, reserved memory that is in no block is free. As in CUDA, either may be NULL. */
+/* Memory that we reserve but that no block uses is free to the program. As in CUDA, either pointer
+ * may be NULL. */
 cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     size_t unasked;
     size_t *total = total_bytes != NULL ? total_bytes : &unasked;
@@ -205,7 +207,7 @@ bool ashlar__preload_has_room(cu_result result, cu_device device, size_t bytes) 
     return has_any;
 }
 
-/* A function that takes memory of `device`: `bytes` bytes, SIZE_MAX if unknown. */
+/* Define a driver function that takes `bytes` bytes of `device`; SIZE_MAX: it is not known. */
 #define TAKING(name, device, bytes, params, args)                         \
     cu_result name params {                                               \
         cu_result result_;                                                \
@@ -213,7 +215,7 @@ bool ashlar__preload_has_room(cu_result result, cu_device device, size_t bytes) 
         return result_;                                                   \
     }
 
-/* A function that takes memory for the program. */
+/* The same for a function that allocates memory for the program, which the report counts. */
 #define TAKING_BLOCK(name, device, bytes, params, args)                   \
     cu_result name params {                                               \
         cu_result result_;                                                \

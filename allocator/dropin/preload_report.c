@@ -50,7 +50,7 @@ enum {
     SNAPSHOT_EVENTS = 100000,   /* kept for a snapshot, unless ASHLAR_CONF=trace=N says more */
 };
 
-/* The file of one allocator, which is its listener. Lock: the allocator's. */
+/* The trace file of one allocator, to which its trace listener writes. Lock: the allocator's. */
 typedef struct trace_file {
     int fd;      /* -1: a snapshot, or a log that has ended */
     off_t bytes; /* of the rows in the log */
@@ -66,8 +66,8 @@ static bool is_snapshot(const char *name) {
     return bytes > end_bytes && strcmp(name + bytes - end_bytes, SNAPSHOT_END) == 0;
 }
 
-/* FILE; with the process's number in the place of "%p"; with ".N" behind it for device N from 1 on;
- * and with "-K" for the K-th allocator of the device, from 2 on. */
+/* Name an allocator's trace file: FILE, with the process's number in the place of "%p", with ".N"
+ * behind it for device N from 1 on, and with "-K" for the device's K-th allocator, from 2 on. */
 static void name_file(const char *name, int ordinal, unsigned number, char out[static PATH_BYTES]) {
     const char *mark = strstr(name, "%p");
     const size_t before = mark != NULL ? (size_t)(mark - name) : strlen(name);
@@ -92,10 +92,8 @@ static ashlar_status fail_errno(const trace_file *file) {
                         file->path, strerror(error));
 }
 
-/*
- * Each row is written at once, so that the file has it whatever ends the process. What is written
- * of a row in part is taken back. False: errno says why.
- */
+/* Write a row at once, so that the file has it whatever ends the process. If only a part can be
+ * written, that is cut off again. False: errno says why. */
 static bool write_row(trace_file *file, const char *row, size_t bytes) {
     ssize_t put;
     do {
@@ -118,10 +116,8 @@ static void close_log(trace_file *file) {
     }
 }
 
-/*
- * ashlar_trace_listener.tell, for a log. Leaves the thread's error detail alone, which may be that
- * of the request; and a thread that the program has cancelled must not end here, with the lock.
- */
+/* ashlar_trace_listener.tell, for a log. It must not change the thread's error detail, which may be
+ * that of a failed request; nor may a cancelled thread end in write(), since it holds the lock. */
 static void tell(void *self, const ashlar_trace_event *event) {
     trace_file *file = self;
     char row[ASHLAR_TRACE_ROW_BYTES];
@@ -139,8 +135,8 @@ static void tell(void *self, const ashlar_trace_event *event) {
     (void)pthread_setcancelstate(before, NULL);
 }
 
-/* Open the file, by a descriptor other than the standard ones, which the program may have closed.
- * Neither a link, in whatever folder, nor a device is written to. */
+/* Open the file by a descriptor above those of the standard streams, which the program may have
+ * closed. Refuses symbolic links and devices. */
 static ashlar_status open_log(trace_file *file) {
     struct stat info;
     const int fd =
@@ -168,7 +164,7 @@ static ashlar_status begin_log(trace_file *file) {
                : fail_errno(file);
 }
 
-/* Have the allocator keep events, if its snapshot can be written as things are. */
+/* Have the allocator keep events for a snapshot, if a file of that name can be made now. */
 static ashlar_status begin_snapshot(const trace_file *file, ashlar_allocator *a) {
     ashlar_file_buffer *trial = NULL;
     ASHLAR_TRY(ashlar__file_buffer_create(file->path, &trial));
@@ -334,7 +330,8 @@ static void print_report(void) {
                 (unsigned long long)atomic_load(&passed));
 }
 
-/* Runs when the process ends, after its own handlers. No driver call: the driver may be gone. */
+/* Runs at the end of the process, after the program's own exit handlers. It makes no driver call,
+ * since the driver may be gone. */
 __attribute__((destructor)) static void end_process(void) {
     int place = 0;
     if (options.is_off || ashlar__dropin_is_forked()) {

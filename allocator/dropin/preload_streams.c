@@ -6,7 +6,7 @@
 
 /* ---- streams ---- */
 
-/* Note a new stream, unless it is blocking: the legacy stream covers blocking streams. */
+/* Note a new stream, unless it is blocking: an event on the legacy stream covers those. */
 static cu_result note_made(cu_result result, const cu_stream *stream, unsigned int flags) {
     if (result != CU_SUCCESS || (flags & CU_STREAM_UNORDERED) == 0 || !ashlar__preload_begin()) {
         return result;
@@ -101,12 +101,12 @@ cu_result cuStreamEndCapture_ptsz(cu_stream stream, cu_graph *graph) {
 
 /* ---- contexts ---- */
 
-/* The ashlar_frees whose memory a wait for the context concerns; NULL context: the current one.
- * NULL: none is known. */
+/* Call this before a wait for a context; NULL: for the current one. Returns the ashlar_frees whose
+ * freed blocks become free by the wait; NULL: there is none. */
 static ashlar_frees *begin_wait(cu_context context, ashlar_device_wait *wait) {
     ashlar_frees *frees = here();
     if (frees != NULL && context != NULL && frees->device->context != context) {
-        frees = NULL; /* another context: its freed memory gets events later */
+        frees = NULL; /* another context's blocks become free later, by events */
     }
     if (frees != NULL && ashlar__preload_begin()) {
         *wait = ashlar__deferred_begin_wait(frees->allocator);
@@ -115,7 +115,8 @@ static ashlar_frees *begin_wait(cu_context context, ashlar_device_wait *wait) {
     return frees;
 }
 
-/* What was freed before the wait is free; what exceeds the threshold goes back. */
+/* After the wait: blocks freed before it become free, and what exceeds the release threshold goes
+ * back to the driver. */
 static cu_result end_wait(cu_result result, ashlar_frees *frees, ashlar_device_wait wait) {
     if (result == CU_SUCCESS && frees != NULL && ashlar__preload_begin()) {
         (void)ashlar__deferred_end_wait(frees->allocator, wait);
@@ -131,14 +132,14 @@ cu_result cuCtxSynchronize(void) {
     return end_wait(ashlar__real_cuCtxSynchronize(), frees, wait);
 }
 
-/* CUDA 13's version, for any context; NULL: the current one. */
+/* CUDA 13's cuCtxSynchronize(), for any context; NULL: the current one. */
 cu_result cuCtxSynchronize_v2(cu_context context) {
     ashlar_device_wait wait = {0};
     ashlar_frees *frees = begin_wait(context, &wait);
     return end_wait(ashlar__real_cuCtxSynchronize_v2(context), frees, wait);
 }
 
-/* Add a new context. If there are too many, the driver serves it. */
+/* Note a new context, so that we serve it; if there are too many, the driver does. */
 static cu_result note_context(cu_result result, const cu_context *context, cu_device device) {
     if (result == CU_SUCCESS && ashlar__preload_begin()) {
         (void)ashlar__dropin_add_context(device, *context);

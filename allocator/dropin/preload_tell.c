@@ -44,7 +44,7 @@ static pointer_place find_place(cu_ptr ptr, cu_ptr *base, size_t *bytes) {
     return place;
 }
 
-/* An address that no device has, so that the driver gives its own answer about such addresses. */
+/* An address that is no device memory, about which the driver gives its usual answer. */
 static cu_ptr address_of_nothing(void) {
     static const char here;
     return ashlar__ptr_in(&here);
@@ -148,8 +148,8 @@ cu_result cuIpcGetMemHandle(void *handle, cu_ptr ptr) {
 
 /* ---- pools ---- */
 
-/* CU_MEMPOOL_ATTR_..., each a uint64_t. The two HIGH attributes can only be set to 0, which resets
- * them. */
+/* CU_MEMPOOL_ATTR_..., those that we answer, each a uint64_t. The two HIGH attributes can only be
+ * set to 0, which resets them. */
 enum {
     RELEASE_THRESHOLD = 4,
     RESERVED_MEM_CURRENT,
@@ -187,7 +187,7 @@ static cu_device device_of(const void *pool) {
     return NO_DEVICE;
 }
 
-/* Iterate over a device and its contexts. NULL: no more. */
+/* Iterate over the ashlar_frees of a device, one for each context. NULL: no more. */
 static ashlar_frees *next_of(cu_device device, int *place) {
     ashlar_frees *frees = ashlar__frees_each(place);
     while (frees != NULL && frees->device->info.ordinal != device) {
@@ -229,9 +229,9 @@ bool ashlar__preload_is_default_pool(const ashlar_frees *frees, const void *pool
                         : pool == default_of(ordinal);
 }
 
-/* ---- figures ---- */
+/* ---- attributes of default pools ---- */
 
-/* What we have to add to the driver's figure. */
+/* Our part of an attribute, to be added to the driver's. */
 static uint64_t ours(cu_device device, unsigned int attribute) {
     int place = 0;
     uint64_t sum = 0;

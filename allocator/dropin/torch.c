@@ -14,7 +14,7 @@ enum { WHAT_BYTES = 96 };
 
 /* ---- failures as C++ exceptions, for callers that check nothing else ---- */
 
-/* Throw with the detail of a failed request; for ASHLAR_ENOMEM in PyTorch's own words. */
+/* Throw a C++ exception that says why a request failed; for ASHLAR_ENOMEM in PyTorch's words. */
 static void throw_failure(ashlar_status status, size_t bytes, int device) {
     char text[ASHLAR_DETAIL_BYTES + 128];
     int length;
@@ -46,7 +46,7 @@ static void report_alloc(size_t bytes, int device) {
     ashlar__dropin_report(what);
 }
 
-/* Report a pointer that is not one of our blocks; in a forked child it may be the parent's. */
+/* Report a pointer that is no block; not in a forked child, where it may be the parent's. */
 static void report_pointer(const char *call, const void *ptr) {
     char what[WHAT_BYTES];
     if (!ashlar__dropin_is_forked()) {
@@ -93,7 +93,7 @@ void *ashlar_torch_alloc_or_throw(size_t bytes, int device, ashlar_stream stream
     return block;
 }
 
-/* Free a block; false and reported if there is none. */
+/* Free the block at `ptr`. False: there is none, which has been reported. */
 static bool give(ashlar_allocator *a, void *ptr, int device) {
     const ashlar_status status =
         a != NULL ? ashlar_free(a, ptr)
@@ -112,7 +112,8 @@ void ashlar_torch_free(void *ptr, size_t bytes, int device, ashlar_stream stream
     }
 }
 
-/* The first trim empties the caches; after the wait, all blocks from them are past. */
+/* Give all free memory back to the driver. The first trim empties the caches, so that after the
+ * wait the second one finds their blocks unused. */
 static ashlar_status empty(ashlar_allocator *a) {
     ashlar_status status = ashlar_allocator_trim(a, 0);
     if (status == ASHLAR_OK) {
@@ -126,7 +127,7 @@ void ashlar_torch_free_to_driver(void *ptr, size_t bytes, int device, ashlar_str
     (void)stream;
     ashlar_allocator *a = ashlar__dropin_peek(device);
     if (ptr != NULL && give(a, ptr, device)) {
-        (void)empty(a); /* what cannot go yet, during a capture, goes with a later block */
+        (void)empty(a); /* what a capture keeps here is given back with a later block */
     }
 }
 
@@ -139,7 +140,7 @@ void ashlar_torch_record_stream(void *ptr, ashlar_stream stream) {
     }
 }
 
-/* A stream does not tell its device either; the other devices do not know the stream. */
+/* The stream's device is unknown, too: end it on all, of which only that one knows it. */
 void ashlar_torch_forget_stream(ashlar_stream stream) {
     for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
         ashlar_allocator *a = ashlar__dropin_peek(i);
@@ -169,14 +170,14 @@ void ashlar_torch_reset(void) {
         if (a == NULL) {
             continue;
         }
-        (void)ashlar__torch_graphs_give_back(a, i); /* during a capture it stays */
+        (void)ashlar__torch_graphs_give_back(a, i); /* during a capture it does nothing */
         if (empty(a) != ASHLAR_OK) {
             ashlar__dropin_report("empty_cache");
         }
     }
 }
 
-/* At least 1, since a limit of 0 would mean no limit. */
+/* `fraction` of the device's memory, but at least 1, since a limit of 0 would mean no limit. */
 static size_t limit_of(const ashlar_allocator *a, double fraction) {
     ashlar_device_info info;
     ASHLAR_CHECK2(fraction >= 0 && fraction <= 1);

@@ -3,9 +3,9 @@
  * CuPy's CFunctionAllocator find by name and call.
  *
  * A stream is a cudaStream_t, a device an ordinal of the CUDA runtime. The allocators are those of
- * devices.h, so PyTorch and CuPy share memory within a process. No function prints, unless
- * ASHLAR_REPORT=on or ASHLAR_CONF has something looked for (leaks=on, guard=fill), and none changes
- * the calling thread's current device. In a forked child, requests fail and frees are ignored.
+ * devices.h, so PyTorch and CuPy share memory within a process. No function prints, except with
+ * ASHLAR_REPORT=on, or what leaks=on and guard=fill in ASHLAR_CONF find. None changes the calling
+ * thread's current device. In a forked child, requests fail and frees are ignored.
  *
  * For PyTorch call them through ashlar_torch.py, which is installed with the library
  * (docs/under-other-programs.md). Whoever passes them otherwise must not leave out
@@ -58,11 +58,13 @@ ASHLAR_BEGIN_DECLS
 /*
  * A block for work on `stream`; NULL for 0 bytes, which is no failure.
  *
- * ashlar_torch_alloc            For use in a MemPool: returns NULL on failure, and PyTorch frees
- * what it can and asks again. ashlar_torch_alloc_or_throw   For use as the allocator of the whole
- * process, where PyTorch would take NULL for an address: throws torch.OutOfMemoryError when memory
- *                               runs out, otherwise, and in a process without libc10_cuda.so, a
- *                               std::runtime_error. NULL on failure if libstdc++ is not loaded.
+ * ashlar_torch_alloc            For use in a MemPool: returns NULL on failure; then PyTorch frees
+ *                               what it can, and asks again.
+ * ashlar_torch_alloc_or_throw   For use as the allocator of the whole process, where PyTorch would
+ *                               take NULL for an address. Throws torch.OutOfMemoryError when memory
+ *                               runs out; for other failures, and in a process without
+ *                               libc10_cuda.so, std::runtime_error. Returns NULL on failure only if
+ *                               libstdc++ is not loaded.
  *
  * Threads: any.  Cost: that of ashlar_alloc().
  */
@@ -74,8 +76,8 @@ ASHLAR_API void *ashlar_torch_alloc_or_throw(size_t bytes, int device, ashlar_st
  * as PyTorch remembers them; they are ignored. */
 ASHLAR_API void ashlar_torch_free(void *ptr, size_t bytes, int device, ashlar_stream stream);
 
-/* The same for use in a MemPool: it waits for the device, as cudaFree does, and gives the device's
- * idle memory back to the driver; during a capture, what can go without a wait. */
+/* Like ashlar_torch_free(), for use in a MemPool: waits for the device, as cudaFree() does, and
+ * gives its idle memory back to the driver; during a capture, without a wait, only a part of it. */
 ASHLAR_API void ashlar_torch_free_to_driver(void *ptr, size_t bytes, int device,
                                             ashlar_stream stream);
 
@@ -96,9 +98,9 @@ ASHLAR_API void ashlar_torch_memory_fraction(double fraction, int device);
 /*
  * Graphs. What is allocated for a stream of a capture comes from memory that nobody else gets while
  * the graph can be launched. Graphs that were captured with the same pool share it, as in PyTorch:
- * no two of them may run at a time. Memory of a graph that is gone comes back in
- * ashlar_torch_reset(), or before a request fails for want of memory, in both cases unless a
- * capture is under way.
+ * no two of them may run at a time. Memory of a graph that is gone can be reused after
+ * ashlar_torch_reset(), or when a request would otherwise fail for want of memory; in both cases
+ * not while a capture is under way.
  *
  * id       PyTorch's MempoolId_t
  * filter   PyTorch's std::function<bool(cudaStream_t)>; copied
@@ -174,7 +176,7 @@ ASHLAR_END_DECLS
 
 /* ---- internal ---- */
 
-/* *to gets a copy, which ashlar__torch_filter_end() ends. */
+/* Copy a filter to *to. Destroy the copy by ashlar__torch_filter_end(). */
 void ashlar__torch_filter_copy(ashlar_torch_filter *to, const ashlar_torch_filter *from);
 void ashlar__torch_filter_end(ashlar_torch_filter *filter);
 bool ashlar__torch_filter_accepts(const ashlar_torch_filter *filter, ashlar_stream stream);
@@ -194,8 +196,8 @@ extern _Atomic size_t ashlar__torch_capture_count; /* captures that PyTorch has 
                                                     * ended */
 
 /*
- * From now on, memory for streams that `filter` accepts is that of `id`. Ends a capture of the same
- * id that is still under way.
+ * From now on, memory for streams that `filter` accepts comes from the graph pools of `id`. Ends a
+ * capture of the same id that is still under way.
  *
  * filter   copied
  *
@@ -204,8 +206,8 @@ extern _Atomic size_t ashlar__torch_capture_count; /* captures that PyTorch has 
 ASHLAR_MUST_CHECK ashlar_status ashlar__torch_capture_begin(int device, ashlar_torch_pool_id id,
                                                             const ashlar_torch_filter *filter);
 
-/* Before memory is taken for `stream`: if it belongs to a capture, let it have the capture's
- * memory. Errors: those of ashlar_graph_pool_begin() and ashlar_graph_pool_continue(). */
+/* Call this before taking memory for `stream`: if the stream belongs to a capture, it then gets the
+ * capture's. Errors: those of ashlar_graph_pool_begin() and ashlar_graph_pool_continue(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__torch_capture_enter_slow(int device, ashlar_stream stream);
 
 static inline ashlar_status ashlar__torch_capture_enter(int ordinal, ashlar_stream stream) {

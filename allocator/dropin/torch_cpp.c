@@ -36,8 +36,8 @@ bool ashlar__torch_filter_accepts(const ashlar_torch_filter *filter, ashlar_stre
 /* ---- exceptions ---- */
 
 #define CPP "libstdc++.so.6"
-/* It needs libc10.so, which has the constructor and, in newer versions, the type: dlsym() looks
- * there, too. */
+/* This library depends on libc10.so, which has the constructor and, in newer versions, the type;
+ * dlsym() searches both. */
 #define TORCH "libc10_cuda.so"
 #define ARGUMENTS "ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 
@@ -45,8 +45,8 @@ typedef struct symbol {
     const char *library, *name;
 } symbol;
 
-/* Find addresses in libraries that the process has loaded; we do not load one. They stay loaded,
- * since this library is never unloaded.
+/* Find addresses in libraries that the process has loaded already. Their handles are not closed, so
+ * they stay loaded.
  *
  * to   [count] pointers to functions or data: ISO C has no cast from the one to the other */
 static bool find_all(const symbol *symbols, size_t count, void *to) {
@@ -88,15 +88,15 @@ typedef struct source_location {
     uint32_t line;
 } source_location;
 
-/* What is needed to throw PyTorch's error. It is made as its base class, c10::Error, and then gets
- * the derived class's type, because older versions export only the base's constructor. */
+/* What is needed to throw PyTorch's error. The exception is made as its base class, c10::Error, and
+ * then gets the derived class's type: older versions export only the base's constructor. */
 typedef struct thrower {
     void *(*new_bytes)(size_t bytes);
     void (*delete_bytes)(void *bytes);
     void *(*new_exception)(size_t bytes);
     void (*throw_exception)(void *exception, void *type, void (*destroy)(void *exception));
     void (*make_base)(void *error, source_location where, cpp_string *text);
-    void **table; /* begins with two words that are no functions */
+    void **table; /* of virtual functions, behind two words that are none */
     void *type;
 } thrower;
 
@@ -114,7 +114,7 @@ enum { THROWER_SYMBOLS = sizeof thrower_symbols / sizeof *thrower_symbols };
 
 _Static_assert(sizeof(thrower) == THROWER_SYMBOLS * sizeof(void *), "a symbol for each field");
 
-/* The first virtual function is the destructor. */
+/* Destroy a C++ object, whose first virtual function is its destructor. */
 static void destroy(void *exception) {
     void (**table)(void *exception) = *(void (***)(void *))exception;
     table[0](exception);
@@ -132,7 +132,7 @@ void ashlar__throw_out_of_memory(const char *text) {
     void *exception = t.new_exception(ERROR_BYTES);
     memset(exception, 0, ERROR_BYTES);
     t.make_base(exception, (source_location){__func__, "torch_cpp.c", __LINE__}, &string);
-    if (string.text != string.short_or.local) { /* not moved from */
+    if (string.text != string.short_or.local) { /* the constructor has not taken the text over */
         t.delete_bytes(string.text);
     }
     void **functions = t.table + 2;

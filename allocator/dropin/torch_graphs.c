@@ -3,10 +3,10 @@
  * stream, and the captures that use them.
  *
  * PyTorch names the memory of a graph by a device and a pool id, and graphs with the same name
- * share it. It says when a capture begins and ends, and when a graph is gone; and it has a filter
- * that knows the streams of the capture. Those may be several, and are known only when memory is
- * taken for them. Memory of graphs that are gone comes back when the device has been waited for,
- * since their last launches may still run. In a forked child nothing happens.
+ * share it. It says when a capture begins and ends, and when a graph is gone; and it passes a
+ * filter that accepts the capture's streams, which are known only when memory is taken for them.
+ * Memory of graphs that are gone is reused only after a wait for the device, since their last
+ * launches may still run. In a forked child nothing happens.
  */
 #include "allocator/dropin/torch.h"
 
@@ -22,8 +22,8 @@
 typedef struct stream_pool {
     struct stream_pool *next;
     ashlar_graph_pool *pool;
-    ashlar_stream stream; /* the latest one */
-    bool is_serving;      /* requests for the stream find it */
+    ashlar_stream stream; /* the latest stream that it served */
+    bool is_serving;      /* requests on `stream` are served from it now */
     bool is_taken;        /* by a stream of the capture under way: the capture's other streams run
                            * beside it, and need other pools */
 } stream_pool;
@@ -35,8 +35,8 @@ typedef struct graph_memory {
     ashlar_torch_pool_id id;
     size_t graph_count;         /* graphs whose capture has ended, and that are not gone */
     bool is_open;               /* a capture is under way, or its end was not reported */
-    bool is_counted;            /* the driver's capture_count includes the capture itself, even
-                                 * before its first pool begins; each pool counts, too */
+    bool is_counted;            /* the driver's capture_count includes the capture, from its begin
+                                 * on; each pool of it counts once more */
     ashlar_torch_filter filter; /* of the capture, while is_open */
     stream_pool *pools;
 } graph_memory;
@@ -44,9 +44,9 @@ typedef struct graph_memory {
 _Atomic size_t ashlar__torch_capture_count;
 
 static ashlar_lock lock = ASHLAR_LOCK(ASHLAR_LEVEL_TORCH_GRAPHS);
-static graph_memory *memories; /* Lock: lock */
+static graph_memory *memories; /* guarded by `lock` */
 
-/* ---- one id ---- */
+/* ---- the memory of one id ---- */
 
 static graph_memory **find_locked(int device, ashlar_torch_pool_id id) {
     ASHLAR_OWNS(&lock);
@@ -214,8 +214,8 @@ static ashlar_status serve_locked(graph_memory *m, ashlar_stream stream) {
     return ASHLAR_OK;
 }
 
-/* Stop serving a stream that the capture's filter no longer accepts: that a capture has failed is
- * reported late, and before PyTorch 2.14 not at all. */
+/* Stop serving a stream that the capture's filter does not accept any more: PyTorch reports late
+ * that a capture has failed, and before 2.14 not at all. */
 static void stop_serving_locked(graph_memory *m, ashlar_stream stream) {
     ASHLAR_OWNS(&lock);
     for (stream_pool *p = m->pools; p != NULL; p = p->next) {
@@ -272,7 +272,7 @@ static bool may_give_back_locked(int device) {
     return is_any;
 }
 
-/* Release all pools. If one cannot be released, the rest stays for another time. */
+/* Release all pools of a memory. Those after one that cannot be released are kept. */
 static ashlar_status release_locked(graph_memory *m) {
     ASHLAR_OWNS(&lock);
     while (m->pools != NULL) {

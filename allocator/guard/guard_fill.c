@@ -1,5 +1,5 @@
-/* guard_fill.c - filling and comparing red zones and freed blocks in stream order; the freed
- * blocks' quarantine; what was found. */
+/* guard_fill.c - guard=fill: red zones and freed blocks are filled and compared in stream order;
+ * the quarantine of freed blocks; reports of damage. */
 #include "allocator/guard/guard_fill.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 
 struct ashlar_check_stream {
     ashlar_check_stream *next;
-    const void *key;        /* NULL: the stream is forgotten. Lock: the allocator's */
+    const void *key;        /* of the stream; NULL: it is forgotten. Lock: the allocator's */
     unsigned char *staging; /* page-locked, ASHLAR_STAGING_BYTES; const */
     size_t waiting;         /* checks that are queued and not yet compared. Lock: the checker's */
 };
@@ -43,7 +43,7 @@ static void free_checks(ashlar_pattern_check *list) {
     }
 }
 
-/* No host function may run any more. */
+/* Call this when no host function of a check can run any more. */
 static void checker_finish(ashlar_checker *checker) {
     const bool is_entered = ashlar__device_enter(checker->client->device) == ASHLAR_OK;
     while (checker->check_streams != NULL) {
@@ -70,7 +70,7 @@ static ashlar_status refuse(const ashlar_checker *checker, const char *what, cu_
 
 /* ---- queueing ---- */
 
-/* The stream's entry, or an unused one that a forgotten stream left behind; NULL: there is none. */
+/* The entry of the stream, or one that a forgotten stream no longer needs; NULL: there is none. */
 static ashlar_check_stream *find_stream(ashlar_checker *checker, const void *key) {
     ashlar_check_stream *left = NULL, *at = checker->check_streams;
     ashlar__lock_acquire(&checker->lock);
@@ -193,8 +193,8 @@ static void cut_short(ashlar_pattern_check *check, size_t bytes) {
     ashlar__lock_release(&checker->lock);
 }
 
-/* Inside the device's context. After a failure some of the bytes may still be checked. key: of the
- * stream; not its handle, which the driver may use again. */
+/* Queue a check on a stream, in the device's context. If this fails, a part may be checked. key:
+ * names the stream, for longer than its handle, which the driver may use again. */
 static ashlar_status checker_queue(ashlar_checker *checker, const void *key, ashlar_stream stream,
                                    const ashlar_check_subject *subject) {
     ASHLAR_CHECK2(subject->bytes > 0);
@@ -206,7 +206,7 @@ static ashlar_status checker_queue(ashlar_checker *checker, const void *key, ash
     *check = (ashlar_pattern_check){
         .checker = checker, .on = check_stream, .subject = *subject, .damaged = SIZE_MAX};
     link_queued(check);
-    /* Once its last piece is queued, the check may be freed at any time. */
+    /* Once its last piece is queued, compare_piece() may free the check at any time. */
     const cu_ptr start = subject->block + subject->offset;
     for (size_t at = 0; at < subject->bytes;) {
         const size_t count = piece_bytes(at, subject->bytes);
@@ -374,7 +374,8 @@ static ashlar_status compare_freed(ashlar_guard_fill *fill, const ashlar_quarant
 
 /* ---- quarantine; inside the device's context ---- */
 
-/* Not if a capture would record it, or if the stream's handle must not be used again. */
+/* Queue the comparison of a freed block, unless a capture would record it, or the stream's handle
+ * must not be used again. */
 static ashlar_status compare_before_release(ashlar_guard_fill *fill, const ashlar_quarantined *q) {
     const ashlar_stream_state *state = q->block->stream_state;
     if (state->is_gone || state->pool != NULL ||
@@ -493,8 +494,8 @@ ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill,
 
 /* ---- the end ---- */
 
-/* On the legacy default stream: all work is over, and the blocks' streams may be gone. Failures are
- * ignored, since nobody could be told. */
+/* The comparisons go to the legacy default stream, since the blocks' own streams may be gone.
+ * Failures are ignored, since nobody could be told. */
 void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill) {
     ashlar_device *device = fill->checker.client->device;
     if (ashlar__device_enter(device) != ASHLAR_OK) {

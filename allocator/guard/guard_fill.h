@@ -49,8 +49,8 @@ typedef struct ashlar_call_site {
     uint64_t thread;     /* ashlar__thread_number() */
 } ashlar_call_site;
 
-/* Describe it like "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)", as far as the
- * dynamic linker knows it. */
+/* Describe a call site, like "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)", as far as
+ * the dynamic linker knows it. */
 enum { ASHLAR_CALL_SITE_BYTES = 240 };
 void ashlar__call_site_write(ashlar_call_site place, char out[static ASHLAR_CALL_SITE_BYTES]);
 
@@ -63,7 +63,7 @@ typedef struct ashlar_check_subject {
     unsigned char want;     /* the value that each of these bytes must have */
     unsigned char tag;      /* the block's, an ashlar_tag */
     bool is_freed;          /* true: the block is freed; false: the bytes are its red zone */
-    ashlar_call_site freed; /* who freed the block, if is_freed */
+    ashlar_call_site freed; /* the caller that freed the block, if is_freed */
     ashlar_stream stream;
 } ashlar_check_subject;
 
@@ -73,14 +73,14 @@ typedef struct ashlar_check_stream ashlar_check_stream;
 typedef struct ashlar_checker {
     ashlar_driver_client *client;       /* const */
     ashlar_check_stream *check_streams; /* Lock: the allocator's */
-    /* Guards the lists. Host functions take it too, so make no driver call while holding it. */
+    /* Guards both lists. Host functions take it, too: so make no driver call while holding it. */
     ashlar_lock lock;
     ashlar_pattern_check *queued;
-    ashlar_pattern_check *found; /* oldest first */
+    ashlar_pattern_check *found; /* checks that found damage, oldest first */
 } ashlar_checker;
 
-/* Queue no further check under this key, which may later stand for another stream. Checks queued so
- * far are still made. Lock: the allocator's. */
+/* Queue no further check under this key, which may stand for another stream later. Checks already
+ * queued are still made. Lock: the allocator's. */
 void ashlar__checker_forget(ashlar_checker *checker, const void *key);
 
 /* Take the oldest finding and return ASHLAR_EDAMAGE with its detail; ASHLAR_OK: there is none. */
@@ -117,7 +117,7 @@ typedef struct ashlar_guard_fill {
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_create(ashlar_heap *heap,
                                                           ashlar_guard_fill **out);
 
-/* At the allocator's end, when all work is over: queue the comparison of the blocks in quarantine
+/* When the allocator ends and all work is over: queue the comparison of the blocks in quarantine
  * and of the red zones of live ones. */
 void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill);
 void ashlar__guard_fill_destroy(ashlar_guard_fill *fill); /* NULL is allowed */
@@ -136,9 +136,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill
 
 /*
  * The first half of freeing a live block on `state`: make room in the quarantine, and queue the
- * fill and the comparison. After an error, as above or ASHLAR_EHOSTMEM, the block is live as
- * before. The second half cannot fail: it puts the block into quarantine, or releases it at once if
- * it is larger than that.
+ * fill and the comparison. Errors: as above, and ASHLAR_EHOSTMEM; then the block is live as before.
+ * The second half, _put_locked, cannot fail: it puts the block into quarantine, or releases it at
+ * once if the block is larger than limit_bytes.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill *fill,
                                                                const ashlar_block *block,

@@ -1,5 +1,4 @@
-/* block.c - the table of size classes; the trees of the bins, and the next bin that is not
- * empty. */
+/* block.c - the table of size classes; the search trees of free blocks, and the bins beside. */
 #include "allocator/heap/block.h"
 
 #include "allocator/base/checked.h"
@@ -80,7 +79,7 @@ void ashlar__free_bins_insert_among(ashlar_block **root, ashlar_block *block) {
         under = *at;
     }
     *at = block;
-    /* Split the tree at the block's place in the order. */
+    /* The subtree is split at the block's place in the order: its halves are the children. */
     ashlar_block **before = &block->left, **behind = &block->right;
     while (under != NULL) {
         ASHLAR_CHECK2(under != block && (under->bytes != bytes || under->offset != offset));
@@ -107,7 +106,8 @@ void ashlar__free_bins_remove_among(ashlar_block **root, ashlar_block *block) {
         ASHLAR_ASSERT(*at != NULL);
         at = ashlar__block_is_before(*at, bytes, offset) ? &(*at)->right : &(*at)->left;
     }
-    /* Join the block's two subtrees, higher priorities first. */
+    /* The block's subtrees, joined, take its place. Of two roots the one of higher priority
+     * leads. */
     ashlar_block *before = block->left, *behind = block->right;
     while (before != NULL && behind != NULL) {
         if (priority_of(before) > priority_of(behind)) {
@@ -121,7 +121,7 @@ void ashlar__free_bins_remove_among(ashlar_block **root, ashlar_block *block) {
         }
     }
     *at = before != NULL ? before : behind;
-    ASHLAR_CHECK2(*root != NULL); /* otherwise the bitmaps would need a change */
+    ASHLAR_CHECK2(*root != NULL); /* an empty tree would need a change of the bitmaps */
 }
 
 /* The last block of a tree that comes before (bytes, offset); NULL: no block does. */

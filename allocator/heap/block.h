@@ -1,5 +1,5 @@
 /*
- * block.h - sizes of blocks, the node of a block, and the bins of free blocks (internal).
+ * block.h - block sizes, the node that describes a block, and the bins of free blocks (internal).
  */
 #ifndef ASHLAR_BLOCK_H
 #define ASHLAR_BLOCK_H
@@ -19,15 +19,15 @@
  *                     less than 1/32 larger than the request: classes 64..191
  *   above 512 KiB     exact to 512 B, no class
  *
- * Coarser steps (eight a group is usual) would waste 6 % of the memory instead of 1.5 %; classes up
- * to 1 MiB would let a few blocks that nobody asks for again fill a cache.
+ * With the usual eight steps a group, rounding would waste 6 % of the memory instead of 1.5 %. With
+ * classes up to 1 MiB, a few blocks that nobody asks for again would fill a thread's cache.
  *
  * Invariants (tests/allocator/heap/test_size_class.c walks every class):
  *   bytes_of(of_bytes(n)) >= n             a class always fits the request
- *   of_bytes(bytes_of(c)) == c             the mapping is its own inverse
+ *   of_bytes(bytes_of(c)) == c             to bytes and back gives the same class
  *   bytes_of(c) % ASHLAR_BLOCK_ALIGN == 0
  */
-#define ASHLAR_BLOCK_ALIGN ((size_t)512)          /* textures want it of cudaMalloc's addresses */
+#define ASHLAR_BLOCK_ALIGN ((size_t)512)          /* CUDA's alignment for textures */
 #define ASHLAR_SC_LINEAR_BYTES ((size_t)32 << 10) /* largest class of the linear part */
 #define ASHLAR_SC_MAX_BYTES ((size_t)512 << 10)   /* largest class of all */
 
@@ -43,8 +43,8 @@ typedef struct ashlar_sc {
     uint16_t idx;
 } ashlar_sc;
 
-/* Entry n: the class of n + 1 units of 512 B. A table, since computing the class would take a sixth
- * of the time of a hit. */
+/* Entry n is the class for n + 1 units of 512 B. It is looked up because computing it would take a
+ * sixth of the time of a cache hit. */
 extern const uint8_t ashlar__sc_table[ASHLAR_SC_MAX_BYTES / ASHLAR_BLOCK_ALIGN];
 
 /* The class that serves a request. Requires 0 < bytes <= ASHLAR_SC_MAX_BYTES. */
@@ -55,8 +55,8 @@ static inline ashlar_sc ashlar__sc_of_bytes(size_t bytes) {
 
 size_t ashlar__sc_bytes(ashlar_sc sc);
 
-/* The block size that serves a request of `bytes`, 0 < bytes <= ASHLAR_SC_MAX_BYTES: the next
- * multiple of the step of the class's group, which equals ashlar__sc_bytes() of the class. */
+/* The block size that serves a request of `bytes`, 0 < bytes <= ASHLAR_SC_MAX_BYTES: `bytes`
+ * rounded up to the step of their group, which is ashlar__sc_bytes() of their class. */
 static inline size_t ashlar__small_block_bytes(size_t bytes) {
     const size_t last = bytes - 1;
     const unsigned long long base = last | (ASHLAR_SC_LINEAR_BYTES / 2);
@@ -81,17 +81,17 @@ typedef enum ashlar_block_state {
     ASHLAR_BLOCK_USED, /* taken from the heap, and in the page map. The block is live if requested >
                         * 0; otherwise a thread's cache or a guard's quarantine keeps it, or
                         * other streams may still use it */
-    ASHLAR_BLOCK_PLAN_MEMORY, /* taken from the heap as the memory of plans. The page map has its
-                               * slot blocks instead; these are USED, but not in the heap's list:
-                               * see planner.h */
+    ASHLAR_BLOCK_PLAN_MEMORY, /* taken from the heap to be cut into the slots of plans. The page map
+                               * has these slot blocks instead; they are USED, but in no window's
+                               * list of blocks: see planner.h */
 } ashlar_block_state;
 
 /* Bits of ashlar_block.marks. A thread's cache accepts no block that has one of them. */
 enum {
-    ASHLAR_BLOCK_SHARED = 1,   /* used on several streams: see heap.h. Plan memory: several
-                                * streams used blocks of its newest step */
+    ASHLAR_BLOCK_SHARED = 1,   /* work on several streams uses the block: see heap.h. Plan memory:
+                                * several streams used blocks of its newest step */
     ASHLAR_BLOCK_OF_SLOT = 2,  /* a slot block: it belongs to plan memory, never to the heap */
-    ASHLAR_BLOCK_BORROWED = 4, /* taken for a stream other than its zone's */
+    ASHLAR_BLOCK_BORROWED = 4, /* taken for a stream that does not own its zone */
 };
 
 /* One stream's use of a block that other streams use as well. Lock: the allocator's. */
@@ -99,41 +99,44 @@ typedef struct ashlar_use ashlar_use;
 struct ashlar_use {
     ashlar_use *next;
     ashlar_stream_state *stream_state;
-    uint64_t tick; /* ashlar__stream_state_stamp() at the free; unused before */
+    uint64_t tick; /* the tick at which the use ended, set at the free */
 };
 
 /*
  * The node of a block. A hit in a thread's cache touches only its first six words. A zone takes
- * nodes in whole cache lines, so zones share no cache line while their nodes are new.
+ * several nodes at a time, which fill whole cache lines, so threads that work in different zones do
+ * not write the same line while nodes are new.
  *
- * Whoever may touch the block's zone may touch every field. Exception: while a block is in a
- * thread's cache, or handed out from it, the block's first six words belong to that thread.
+ * Whoever may touch the block's zone (core.h says who) may touch every field. Exception: while a
+ * block is in a thread's cache, or handed out from it, the block's first six words belong to that
+ * thread.
  */
 struct ashlar_block {
-    _Alignas(16) size_t offset; /* from the range's base, a multiple of ASHLAR_BLOCK_ALIGN */
+    _Alignas(16) size_t offset; /* from the heap's base address; a multiple of ASHLAR_BLOCK_ALIGN */
     size_t bytes;               /* > 0, a multiple of ASHLAR_BLOCK_ALIGN */
     union {
-        size_t requested; /* live: bytes asked for, 1 .. bytes; slot block freed while streams still
-                           * use it: ASHLAR_SLOT_BLOCK_AWAITED; otherwise 0 */
-        _Atomic size_t taken; /* `requested` as hits on a plan read it: they ask whether it is 0 */
+        size_t requested;     /* live: the bytes asked for, 1 .. bytes; slot block freed while
+                               * streams still use it: ASHLAR_SLOT_BLOCK_AWAITED; otherwise 0 */
+        _Atomic size_t taken; /* the same word, read without a lock by requests that a plan serves:
+                               * 0 if the slot is vacant */
     };
-    ashlar_stream_state *stream_state; /* used: the stream that it was taken for or freed on */
+    ashlar_stream_state *stream_state; /* the stream it was taken for or freed on; NULL: a gap */
     unsigned char state;               /* an ashlar_block_state */
     unsigned char tag;                 /* live: an ashlar_tag */
-    uint16_t list;       /* live: index of its list in a cache's magazines; free: of its bin */
+    uint16_t list;       /* live: the index of its magazine in a thread's cache; free: of its bin */
     unsigned char marks; /* ASHLAR_BLOCK_SHARED, ... */
     union {
         ashlar_block *older; /* the next block in its magazine, or in its queue of cross-stream
                               * blocks; NULL at the end; in plan memory: the first slot block */
         ashlar_block *left;  /* free: left subtree in its bin's tree, whose blocks come before this
                               * one, see below; NULL: empty */
-        uint32_t recorded; /* live: index in ashlar_recording.blocks, if that entry is this block */
+        uint32_t recorded;   /* live: index in ashlar_recording.blocks, if that entry points here */
     };
     union {
         ashlar_block *right; /* free: right subtree, whose blocks come after this one */
-        uint64_t covered_by; /* cross-stream: as ashlar_backing.covered_by, for its owner's use;
-                              * live, with guard=fill: see ashlar__guard_fill_take_locked();
-                              * deferred: the number of its free */
+        uint64_t covered_by; /* cross-stream: the owner's recording behind the owner's last use;
+                              * live, with guard=fill: the recording behind the fill of the red
+                              * zone; freed for any stream: that free's number */
     };
     union {
         size_t holes;     /* free: unmapped handles that lie wholly in the gap */
@@ -146,8 +149,8 @@ struct ashlar_block {
     };
     ashlar_block *prev; /* address order, NULL at the window's ends */
     ashlar_block *next; /* spare node: the next spare one */
-    ashlar_use own_use; /* node of `uses` for the stream of the free, so that a free needs no
-                         * memory; not in the list if its stream_state is NULL */
+    ashlar_use own_use; /* the entry of `uses` for the stream of the free, kept here so that a free
+                         * needs no host memory; its stream_state is NULL while it is in no list */
 };
 
 _Static_assert(sizeof(ashlar_block) == 14 * sizeof(size_t), "the most that a live block may cost");
@@ -204,7 +207,7 @@ enum {
     ASHLAR_BIN_COUNT = ASHLAR_BIN_GROUPS * ASHLAR_BINS_PER_GROUP,
 };
 
-/* All zero means that the bins are empty. */
+/* A structure of zeros has empty bins. */
 typedef struct ashlar_free_bins {
     uint64_t groups;
     uint32_t bins[ASHLAR_BIN_GROUPS];
@@ -237,7 +240,7 @@ static inline bool ashlar__free_bins_bits_agree(const ashlar_free_bins *bins, si
 void ashlar__free_bins_insert_among(ashlar_block **root, ashlar_block *block);
 void ashlar__free_bins_remove_among(ashlar_block **root, ashlar_block *block);
 
-/* block   free, and in no bin. Cost: expected O(log(blocks of its bin)). */
+/* Put a free block, which is in no bin, into its bin. Cost: expected O(log(blocks of its bin)). */
 static inline void ashlar__free_bins_insert(ashlar_free_bins *bins, ashlar_block *block) {
     const size_t at = ashlar__bin_of(block->bytes), group = at >> ASHLAR_LOG2_BINS;
     ASHLAR_CHECK2(at < ASHLAR_BIN_COUNT);
@@ -257,11 +260,7 @@ static inline void ashlar__free_bins_insert(ashlar_free_bins *bins, ashlar_block
     ASHLAR_CHECK2(ashlar__free_bins_bits_agree(bins, at));
 }
 
-/*
- * block   in one of these bins, with the same size and offset as when it was inserted
- *
- * Cost: expected O(log(blocks of its bin)).
- */
+/* Remove a block, whose size and offset are those of its insertion. Cost: as for inserting. */
 static inline void ashlar__free_bins_remove(ashlar_free_bins *bins, ashlar_block *block) {
     const size_t at = block->list, group = at >> ASHLAR_LOG2_BINS;
     ASHLAR_CHECK2(at < ASHLAR_BIN_COUNT);
@@ -281,15 +280,14 @@ static inline void ashlar__free_bins_remove(ashlar_free_bins *bins, ashlar_block
 
 /* ---- searching ---- */
 
-/* (bytes, offset) as one number: a processor compares two of them in two steps, without a branch
- * between. */
+/* (bytes, offset) as one 128-bit number: two pairs are compared without a branch. */
 __extension__ typedef unsigned __int128 ashlar_bin_rank;
 
 static inline ashlar_bin_rank ashlar__bin_rank(size_t bytes, size_t offset) {
     return (ashlar_bin_rank)bytes << 64 | offset;
 }
 
-/* Whether a block comes before (bytes, offset). */
+/* Whether a block comes before (bytes, offset) in the order of the bins. */
 static inline bool ashlar__block_is_before(const ashlar_block *block, size_t bytes, size_t offset) {
     return ashlar__bin_rank(block->bytes, block->offset) < ashlar__bin_rank(bytes, offset);
 }

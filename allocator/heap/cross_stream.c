@@ -1,4 +1,4 @@
-/* cross_stream.c - queues of freed blocks that wait for work on streams other than their owner. */
+/* cross_stream.c - queues of freed blocks that streams other than their owner may still use. */
 #include "allocator/heap/heap.h"
 
 #include "allocator/base/check_level.h"
@@ -41,8 +41,8 @@ ashlar_status ashlar__cross_add_use(ashlar_heap *heap, ashlar_block *block,
                                     ashlar_stream_state *state) {
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__block_live_bytes(block) > 0);
     /* A use by the owner counts, too, if the block was taken for another stream: one that borrowed
-     * it, or that owned its zone until that stream ended. The stream that frees the block may be
-     * served it again, although its work need not come after the owner's later work. */
+     * it, or that owned its zone until that stream ended. Without this, the stream that frees the
+     * block could get it back while the owner still uses it. */
     const bool is_own = ashlar__block_owner(block) == state && block->stream_state == state;
     return is_own ? ASHLAR_OK : ashlar__cross_add_any_use(heap, block, state);
 }
@@ -52,7 +52,7 @@ ashlar_status ashlar__cross_add_any_use(ashlar_heap *heap, ashlar_block *block,
     if (ashlar__cross_find_use(block, state) != NULL) {
         return ASHLAR_OK;
     }
-    /* Not the block's own_use, which is kept for the stream of the free. */
+    /* Do not take the block's own_use, which is kept for the stream of the free. */
     ashlar_use *use = heap->spare_uses;
     if (use == NULL) {
         ASHLAR_HOST_NEW(use, 1, "no host memory for a further stream of a block");
@@ -96,8 +96,8 @@ static ashlar_stream_state **delist(ashlar_heap *heap, ashlar_stream_state *user
     return at;
 }
 
-/* Append a block to the queue of its first use. */
-static void hang(ashlar_heap *heap, ashlar_block *block) {
+/* Append a block to the queue of the stream of its first use. */
+static void enqueue(ashlar_heap *heap, ashlar_block *block) {
     ashlar_stream_state *user = block->uses->stream_state;
     ASHLAR_CHECK2(ashlar__block_is_shared(block) && ashlar__block_live_bytes(block) == 0);
     block->older = NULL;
@@ -107,14 +107,14 @@ static void hang(ashlar_heap *heap, ashlar_block *block) {
 }
 
 /* Take the block at *link out of a queue; `before` is the block before it, or NULL. */
-static ashlar_block *unhang(ashlar_stream_state *user, ashlar_block **link, ashlar_block *before) {
+static ashlar_block *dequeue(ashlar_stream_state *user, ashlar_block **link, ashlar_block *before) {
     ashlar_block *block = *link;
     *link = block->older;
     user->newest_cross = user->newest_cross == block ? before : user->newest_cross;
     return block;
 }
 
-/* A block that is in no queue is counted no more. */
+/* Take a block that has left its queue off the counts of cross-stream blocks. */
 static void uncount(ashlar_heap *heap, const ashlar_block *block) {
     ashlar_stream_state *owner = ashlar__block_owner(block);
     ASHLAR_CHECK2(owner->cross_count > 0 && heap->cross_bytes >= block->bytes);
@@ -122,7 +122,7 @@ static void uncount(ashlar_heap *heap, const ashlar_block *block) {
     owner->cross_count--;
 }
 
-/* Return a block that is in no queue and has no use left. */
+/* Return a block that is in no queue and has no use left: to a gap, or to its plan's memory. */
 static void return_block(ashlar_heap *heap, ashlar_block *block) {
     ASHLAR_CHECK2(block->uses == NULL);
     uncount(heap, block);
@@ -136,7 +136,7 @@ static void return_block(ashlar_heap *heap, ashlar_block *block) {
 }
 
 /* Forget the uses of a block that are past. True: none is left. */
-static bool is_done(ashlar_heap *heap, ashlar_block *block) {
+static bool drop_past_uses(ashlar_heap *heap, ashlar_block *block) {
     for (ashlar_use **link = &block->uses; *link != NULL;) {
         if (ashlar__stream_state_is_past((*link)->stream_state, (*link)->tick)) {
             drop_use(heap, block, link);
@@ -147,17 +147,18 @@ static bool is_done(ashlar_heap *heap, ashlar_block *block) {
     return block->uses == NULL;
 }
 
-/* Take blocks whose wait for this stream is over from the front of its queue. */
+/* Take the blocks that are done with this stream from the front of its queue. Those that wait for
+ * another stream go to its queue, the others return. True: at least one returned. */
 static bool settle_queue(ashlar_heap *heap, ashlar_stream_state *user) {
     bool is_any = false;
     while (user->oldest_cross != NULL &&
            ashlar__stream_state_is_past(user, user->oldest_cross->uses->tick)) {
-        ashlar_block *block = unhang(user, &user->oldest_cross, NULL);
-        if (is_done(heap, block)) {
+        ashlar_block *block = dequeue(user, &user->oldest_cross, NULL);
+        if (drop_past_uses(heap, block)) {
             return_block(heap, block);
             is_any = true;
         } else {
-            hang(heap, block);
+            enqueue(heap, block);
         }
     }
     return is_any;
@@ -191,9 +192,9 @@ static void try_cover(ashlar_heap *heap, const ashlar_use *use) {
 }
 
 /* Small blocks share events: one event follows after this many frees, or bytes. A request that
- * wants such a block earlier records the event itself. That needs a stream that is known to be
- * alive and that other threads can name, so batches are not used if streams are watched, nor on a
- * thread's default stream. */
+ * wants such a block earlier records the event itself. It can do that only on a stream that is
+ * known to be alive and that its thread can name, so if streams are watched, or on a thread's
+ * default stream, each free records an event. */
 enum { BATCH_BLOCKS = 32 };
 #define BATCH_BYTES ASHLAR_SC_MAX_BYTES
 
@@ -218,11 +219,11 @@ static void stamp_uses(ashlar_heap *heap, ashlar_block *block, bool are_stamped)
         }
         use->tick = ashlar__stream_state_next(use->stream_state) - 1;
         if (is_batch_full(heap, use, block->bytes)) {
-            /* A stream that the program gave to ashlar_record_stream() lives until the free. */
-            const bool is_told = use != &block->own_use;
-            use->stream_state->caller_count += is_told;
+            /* A stream given to ashlar_record_stream() lives until the free, so name it now. */
+            const bool is_alive = use != &block->own_use;
+            use->stream_state->caller_count += is_alive;
             try_cover(heap, use);
-            use->stream_state->caller_count -= is_told;
+            use->stream_state->caller_count -= is_alive;
         }
     }
 }
@@ -253,8 +254,9 @@ static void release_locked(ashlar_heap *heap, ashlar_block *block, ashlar_stream
         return;
     }
     stamp_uses(heap, block, are_stamped);
-    /* What was borrowed, its owner has not used, but for uses that are noted. What was handed on
-     * comes behind all work of its owner, on which perhaps no event may ever be recorded again. */
+    /* A borrowed block waits for no work of its owner but the uses noted in `uses`. Nor does one
+     * whose owner is silent: it was freed on `state`, whose work comes behind the owner's, and the
+     * owner may never get an event again. Else the owner's work up to now is stamped, too. */
     const bool is_apart = (block->marks & ASHLAR_BLOCK_BORROWED) != 0 ||
                           ashlar__stream_state_is_silent(owner, heap->range.client);
     block->covered_by =
@@ -263,10 +265,10 @@ static void release_locked(ashlar_heap *heap, ashlar_block *block, ashlar_stream
     heap->cross_bytes += block->bytes;
     owner->cross_count++;
     heap->cross_frees++;
-    if (is_done(heap, block)) {
+    if (drop_past_uses(heap, block)) {
         return_block(heap, block);
     } else {
-        hang(heap, block);
+        enqueue(heap, block);
     }
 }
 
@@ -333,11 +335,11 @@ ashlar_block *ashlar__cross_take_own(ashlar_heap *heap, ashlar_stream_state *sta
     ashlar_block **link = &state->oldest_cross;
     for (size_t i = 0; *link != NULL && i < LOOKED_AT; i++) {
         ashlar_block *block = *link;
-        /* The block was freed on this stream, behind the work of its borrower. */
+        /* The only use left is this stream's own, so the stream's later work may have it. */
         if (!ashlar__block_is_of_slot(block) && block->bytes == bytes &&
             is_behind_owner(block, state) && block->uses == &block->own_use &&
             block->own_use.next == NULL) {
-            (void)unhang(state, link, before);
+            (void)dequeue(state, link, before);
             uncount(heap, block);
             ashlar__cross_drop_uses(heap, block);
             return block;
@@ -356,12 +358,12 @@ void ashlar__cross_take_out(ashlar_heap *heap, ashlar_block *block) {
         before = *link;
         link = &before->older;
     }
-    (void)unhang(user, link, before);
+    (void)dequeue(user, link, before);
     uncount(heap, block);
     ashlar__cross_drop_uses(heap, block);
 }
 
-/* Have an event behind every use of a block. *are_covered false: some stream can have none now. */
+/* Record an event behind each use that has none. *are_covered false: for one it is impossible. */
 static ashlar_status cover_uses(ashlar_heap *heap, const ashlar_block *block, bool *are_covered) {
     ashlar_status status = ASHLAR_OK;
     *are_covered = true;
@@ -372,8 +374,8 @@ static ashlar_status cover_uses(ashlar_heap *heap, const ashlar_block *block, bo
     return status;
 }
 
-/* Have the stream of `state` wait for every use of a block. *are_covered false: it does not, since
- * some use can have no event now. */
+/* Let the stream of `state` wait in-stream for every use of a block. *are_covered false: no wait
+ * was queued, since an event is missing behind some use and cannot be recorded now. */
 static ashlar_status wait_for_uses(ashlar_heap *heap, ashlar_stream_state *state,
                                    const ashlar_block *block, bool *are_covered) {
     ashlar_status status = cover_uses(heap, block, are_covered);
@@ -406,8 +408,8 @@ void ashlar__cross_try_cover(ashlar_heap *heap, const ashlar_block *block) {
     }
 }
 
-/* Return a block from a queue, and let its owner wait for its uses. *is_sent false: some use can
- * have no event now, and the block stays. */
+/* Let a block's owner wait in-stream for the block's uses, and return the block. *is_sent false:
+ * some use can have no event now, and the block stays in its queue. */
 static ashlar_status send_waiting(ashlar_heap *heap, ashlar_stream_state *user, ashlar_block **link,
                                   ashlar_block *before, bool *is_sent) {
     ashlar_stream_state *owner = ashlar__block_owner(*link);
@@ -415,7 +417,7 @@ static ashlar_status send_waiting(ashlar_heap *heap, ashlar_stream_state *user, 
     if (status != ASHLAR_OK || !*is_sent) {
         return status;
     }
-    ashlar_block *block = unhang(user, link, before);
+    ashlar_block *block = dequeue(user, link, before);
     while (block->uses != NULL) {
         drop_use(heap, block, &block->uses);
     }
@@ -453,8 +455,8 @@ static bool is_prompt(const ashlar_block *block) {
     return use == NULL;
 }
 
-/* Considers only blocks from the stream's own zones: in another stream's gap, no stamp would show
- * that `state` has waited. */
+/* Considers only blocks that the stream owns: in another zone's gap the block would have only
+ * stamps of that zone's owner, which do not show that `state` has waited. */
 ashlar_status ashlar__cross_wait(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
                                  bool prompt, bool *found) {
     *found = false;
@@ -516,7 +518,7 @@ void ashlar__cross_move_queue(ashlar_heap *heap, ashlar_stream_state *from,
         if (block->uses == NULL) {
             return_block(heap, block);
         } else {
-            hang(heap, block);
+            enqueue(heap, block);
         }
     }
 }

@@ -31,7 +31,8 @@ static inline bool is_settled(const ashlar_block *block) {
 
 /* ---- nodes ---- */
 
-/* A spare node is a FREE block of unspecified size. So the fields that all gaps share are set. */
+/* A spare node is FREE, with no mark and no stream, as all gaps are, so split() need not set
+ * those. */
 static inline void push_node(ashlar_node_pool *pool, ashlar_block *node) {
     ASHLAR_CHECK2(node->state == ASHLAR_BLOCK_FREE && node->marks == 0);
     ASHLAR_CHECK2(node->requested == 0 && node->stream_state == NULL);
@@ -49,14 +50,14 @@ static inline ashlar_block *pop_node(ashlar_node_pool *pool) {
 }
 
 /* Block nodes are allocated CHUNK_NODES at a time, and stay allocated until the heap ends. A zone
- * takes ZONE_NODES of them at a time, so that it can cut blocks without the heap's pool, and shares
+ * takes ZONE_NODES of them at a time, so that a thread without the lock can cut blocks, and shares
  * no cache line with other zones while its nodes are new. */
 enum { CHUNK_NODES = 1024, ZONE_NODES = 16 };
 _Static_assert(ZONE_NODES * sizeof(ashlar_block) % ASHLAR_CACHE_LINE == 0, "whole lines");
 
 struct ashlar_node_chunk {
     ashlar_node_chunk *next;
-    /* The nodes begin at the first cache line that starts in here. */
+    /* The nodes begin at the first cache line that starts in this array. */
     unsigned char room[CHUNK_NODES * sizeof(ashlar_block) + ASHLAR_CACHE_LINE];
 };
 
@@ -324,7 +325,7 @@ uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *w, s
 static inline ashlar_block *split(ashlar_zone *zone, ashlar_block *gap, size_t bytes) {
     ASHLAR_CHECK2(bytes > 0 && bytes < gap->bytes && gap->window->zone == zone);
     ashlar_block *rest = pop_node(&zone->nodes), *next = gap->next;
-    /* Set field by field: for a compound literal, compilers clear the node first. */
+    /* Set field by field, since compilers clear the whole node first for a compound literal. */
     rest->offset = gap->offset + bytes;
     rest->bytes = gap->bytes - bytes;
     rest->holes = gap->holes; /* the bytes before `rest` have no holes */
@@ -338,8 +339,8 @@ static inline ashlar_block *split(ashlar_zone *zone, ashlar_block *gap, size_t b
     return rest;
 }
 
-/* Take `bytes` from the front of a gap, and enter the block at `entry`. The zone has a spare
- * node. */
+/* Take `bytes` from the front of a gap as a block, and enter it in the page map at `entry`. The
+ * zone must have a spare node. */
 static inline void take(ashlar_zone *zone, ashlar_block *gap, size_t bytes,
                         ashlar_page_entry *entry) {
     ASHLAR_CHECK2(ashlar__block_is_free(gap) && bytes > 0 && bytes <= gap->bytes);
@@ -397,7 +398,7 @@ static inline void absorb(ashlar_zone *zone, ashlar_block *gap) {
     push_node(&zone->nodes, other);
 }
 
-/* Turn a block into a part of a gap, without a stamp. */
+/* Make a block part of a gap, without stamping the handles behind it. */
 static inline void put(ashlar_heap *heap, ashlar_zone *zone, ashlar_block *block) {
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED);
     ashlar_free_bins *gaps = &zone->gaps;

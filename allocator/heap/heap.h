@@ -11,8 +11,8 @@
 
 /* ---- addresses and memory: range.c ---- */
 
-/* A handle's size by default. One small live block keeps all of a handle from being used elsewhere;
- * but smaller handles cost more driver calls. */
+/* The default size of a handle. One small live block keeps its whole handle from being mapped
+ * elsewhere; but smaller handles would cost more driver calls. */
 #define ASHLAR_HANDLE_BYTES ((size_t)2 << 20)
 
 enum { ASHLAR_PEERS_MAX = 31 };
@@ -24,13 +24,13 @@ typedef enum ashlar_range_kind {
     ASHLAR_RANGE_SHARED,   /* device memory in segments, each one handle that can be shared */
 } ashlar_range_kind;
 
-typedef struct ashlar_segment_calls ashlar_segment_calls; /* range.c */
+typedef struct ashlar_segment_calls ashlar_segment_calls; /* defined in range.c */
 
 /*
- * With virtual memory management one range of addresses is reserved. Memory comes in handles of one
- * size, which can be mapped at any multiple of that size, unmapped and mapped elsewhere. Without it
- * memory comes in segments, which lie where the driver puts them; base is 0, and an offset is an
- * address.
+ * For ASHLAR_RANGE_VIRTUAL, if the device can map memory, one range of addresses is reserved.
+ * Memory comes in handles of one size, which can be mapped at any multiple of that size, unmapped
+ * and mapped elsewhere. Otherwise memory comes in segments, which lie where the driver puts them;
+ * base is 0, and an offset is an address.
  *
  * Lock: the allocator's guards every field except those marked const.
  *
@@ -41,14 +41,14 @@ typedef struct ashlar_segment_calls ashlar_segment_calls; /* range.c */
  */
 typedef struct ashlar_range {
     ashlar_driver_client *client;         /* const */
-    const ashlar_segment_calls *segments; /* const; NULL: with virtual memory */
+    const ashlar_segment_calls *segments; /* const; the driver calls for segments; NULL: handles */
     cu_ptr base;                          /* const */
-    size_t bytes;                         /* const; of addresses */
-    size_t handle_bytes;                  /* const; of a handle; segments are multiples of it */
+    size_t bytes;                         /* const; size of the address range */
+    size_t handle_bytes;                  /* const; a handle's size; a segment's is a multiple */
     unsigned handle_shift;                /* const; handle_bytes == 1 << handle_shift */
     ashlar_range_kind kind;               /* const */
     size_t memory_bytes;                  /* const; all physical memory of `kind` */
-    size_t limit_bytes;      /* the most that may be taken; lowering it returns no memory */
+    size_t limit_bytes;      /* most to take from the driver; lowering it returns nothing */
     size_t growth_min_bytes; /* segments: take at least this much at a time, if there is room */
     size_t mapped_bytes;     /* taken from the driver: mapped memory and spare handles */
     size_t next_offset;      /* addresses from here on are in no window yet */
@@ -57,8 +57,8 @@ typedef struct ashlar_range {
     size_t spare_capacity;
     int peers[ASHLAR_PEERS_MAX]; /* ordinals of other devices that may use the memory */
     size_t peer_count;
-    cu_mem_prop shared;   /* ASHLAR_RANGE_SHARED: how handles are made */
-    bool keeps_addresses; /* the driver refused an unmap, and mapped addresses must not be freed */
+    cu_mem_prop shared;   /* for ASHLAR_RANGE_SHARED: what cuMemCreate is given */
+    bool keeps_addresses; /* an unmap was refused: free no addresses, some are still mapped */
 } ashlar_range;
 
 /* Open a range with nothing mapped. handle_bytes: rounded up to a size the driver supports; 0: the
@@ -69,7 +69,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_init(ashlar_range *range,
                                                    ashlar_range_kind kind, size_t handle_bytes);
 void ashlar__range_finish(ashlar_range *range);
 
-/* Bytes that may still be taken under the limit; whether `bytes` are. Errors: ASHLAR_ENOMEM. */
+/* _left: the bytes that may still be taken under the limit. _allows: ASHLAR_ENOMEM if `bytes` are
+ * more. */
 size_t ashlar__range_left(const ashlar_range *range);
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_allows(const ashlar_range *range, size_t bytes);
 
@@ -77,10 +78,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_allows(const ashlar_range *range, 
 bool ashlar__range_is_sound(const ashlar_range *range);
 
 /*
- * Handles, with virtual memory only.
+ * Handles; not for a range of segments.
  *
  * _reserve_spare  make room for `count` spare handles in all. Errors: ASHLAR_EHOSTMEM
- * _create         take a new handle from the device; it becomes spare, and there must be room.
+ * _create         take a new handle from the device; it becomes spare; call _reserve_spare first.
  *                 Errors: ASHLAR_ENOMEM (beyond the limit, found before any driver call; refused by
  *                 the device), ASHLAR_EDRIVER
  * _release        return the newest spare handle to the device. After an error it is still spare
@@ -88,8 +89,8 @@ bool ashlar__range_is_sound(const ashlar_range *range);
  *                 mapped there. They stay in `spare`, behind its new end. After an error none of
  *                 them is mapped
  * _unmap          unmap the handle that is mapped at `offset`; it becomes spare
- * _abandon        the same without an error: if the driver refuses, nobody keeps the handle, and
- *                 the range's addresses are never freed
+ * _abandon        unmap without an error, and without making the handle spare. If the driver
+ *                 refuses, the range's addresses are never freed
  * _set_access     give a device access to [offset, offset + bytes), all mapped; or end it
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_reserve_spare(ashlar_range *range, size_t count);
@@ -102,8 +103,8 @@ void ashlar__range_abandon(ashlar_range *range, size_t offset);
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_set_access(ashlar_range *range, size_t offset,
                                                          size_t bytes, int ordinal, bool is_open);
 
-/* Segments, without virtual memory only: take one of `bytes`, a multiple of handle_bytes, or return
- * it. Errors: as ashlar__range_create(); a segment that cannot be returned is as before. */
+/* For a range of segments only: take one of `bytes`, a multiple of handle_bytes, or return it.
+ * Errors: as ashlar__range_create(); a segment that cannot be returned stays taken. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_take_segment(ashlar_range *range, size_t bytes,
                                                            size_t *offset);
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_free_segment(ashlar_range *range, size_t offset,
@@ -114,11 +115,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_free_segment(ashlar_range *range, 
 typedef struct ashlar_node_chunk ashlar_node_chunk;
 
 /*
- * Each stream's blocks lie in the stream's own zones. The heap decides nothing about the order of
- * streams: the allocator chooses whose gap may serve a request, and what to do if memory is
- * missing.
+ * Each stream's blocks lie in the stream's own zones. The heap does not decide when one stream's
+ * memory may serve another stream: the code in allocator/core chooses the gap that serves a
+ * request, and what to do if memory is missing.
  *
- * Lock: the allocator's, for all but zones and windows: hold.h says who may touch these.
+ * Lock: the allocator's, for all but zones and windows: core/core.h says who may touch these.
  *
  * Invariants (ashlar__heap_check; those of windows: stream_state.h):
  *   range.mapped_bytes == handle_bytes * (spare handles + mapped ones), or the sum of all segments
@@ -133,28 +134,28 @@ typedef struct ashlar_heap {
     ashlar_window *windows; /* address order */
     size_t window_count;
     ashlar_zone *zones;               /* the zones that have windows */
-    size_t cross_bytes;               /* of cross-stream blocks */
-    ashlar_stream_state *awaited;     /* list of the streams that such blocks wait for */
-    ashlar_stream_state *awaited_end; /* the last of them */
+    size_t cross_bytes;               /* bytes of all cross-stream blocks (below) */
+    ashlar_stream_state *awaited;     /* list of the streams that these blocks wait for */
+    ashlar_stream_state *awaited_end; /* its last entry */
     _Atomic uint64_t use_clock;       /* see ashlar__heap_clock() */
-    uint64_t short_at;                /* use_clock when a request last wanted memory of another
-                                       * stream; 0: none did */
-    uint64_t short_count;             /* the number of such requests */
-    bool was_short;                   /* a request once found no memory left to be mapped, or left
-                                       * none: then steps need the addresses that they had */
-    uint64_t waited_at;               /* use_clock when a request last waited; 0: none did */
-    bool is_near_limit;               /* most of the limit is taken, and several streams are known,
-                                       * so that one may soon want what another one frees: large
-                                       * frees of the program record an event, too, since the work
-                                       * queued after them may wait for what the program does next */
-    bool is_settling;                 /* streams are about to be asked whether they are idle, so
-                                       * frees record no event: a stream with a new event is not
-                                       * idle */
+    uint64_t short_at;                /* use_clock when a request last found nothing left to map, so
+                                       * it wanted other streams' memory; 0: none did */
+    uint64_t short_count;             /* the number of requests that set short_at */
+    bool was_short;                   /* a request once found nothing left to map, or mapped the
+                                       * last: since then, steps may begin with empty caches, to get
+                                       * the same addresses each time */
+    uint64_t waited_at;               /* use_clock when a request last had to wait; 0: none did */
+    bool is_near_limit;               /* most of the limit is taken and there are several streams,
+                                       * so one may soon want what another frees: an event follows
+                                       * each large free at once, since one recorded later comes
+                                       * behind more work */
+    bool is_settling;                 /* streams are about to be asked whether they are idle: frees
+                                       * record no event, which would keep a stream busy */
     uint64_t cross_frees;             /* frees of cross-stream blocks */
-    uint64_t left_cross;              /* cross-stream blocks that were left when a held step
-                                       * (ashlar_step_key.is_held) began, so the step's addresses
+    uint64_t left_cross;              /* cross-stream blocks that had not returned when a held step
+                                       * (ashlar_step_key.is_held) began: the step's addresses then
                                        * depend on the device's timing */
-    uint64_t *events_recorded;        /* const; counts the recordings of all streams */
+    uint64_t *events_recorded;        /* const; points to the count of all streams' recordings */
     ashlar_node_pool nodes;           /* zones take a few of these at a time */
     ashlar_node_chunk *chunks;        /* the host memory of all nodes */
     ashlar_use *spare_uses;           /* unused nodes, for uses by further streams */
@@ -180,10 +181,10 @@ static inline size_t ashlar__heap_free_bytes(const ashlar_heap *heap) {
     return heap->range.mapped_bytes - ashlar__heap_used_bytes(heap);
 }
 
-/* Uses of streams' memory are counted, to find the stream whose last use is oldest. A thread inside
- * its cache counts on a clock of its own, ahead of this one, which catches up once the thread has
- * the lock or is kept out. So of two uses the later one has the larger number, unless two threads
- * made them before either clock was caught up. */
+/* Requests and frees are counted, to find the stream whose last use of memory is oldest. A thread
+ * that works in its cache counts on a clock of its own, ahead of this one, which catches up when
+ * the thread takes the lock or is kept out of its cache. So of two uses the later one has the
+ * larger number, unless two threads made them before this clock caught up. */
 static inline uint64_t ashlar__heap_clock(const ashlar_heap *heap) {
     return atomic_load_explicit(&heap->use_clock, memory_order_relaxed);
 }
@@ -195,7 +196,7 @@ static inline void ashlar__heap_catch_up(ashlar_heap *heap, uint64_t clock) {
     }
 }
 
-/* Count a use. Lock: held. */
+/* Count a use of memory. Lock: held. */
 static inline uint64_t ashlar__heap_count_use(ashlar_heap *heap) {
     ashlar__heap_catch_up(heap, ashlar__heap_clock(heap) + 1);
     return ashlar__heap_clock(heap);
@@ -204,8 +205,9 @@ static inline uint64_t ashlar__heap_count_use(ashlar_heap *heap) {
 /* After this many further uses, memory no longer counts as short. */
 enum { ASHLAR_SHORT_USES = 1 << 16 };
 
-/* Whether a request recently wanted memory of another stream. Then misses take the lock. The result
- * turns true only while all caches are taken over. */
+/* Whether a request recently wanted memory of another stream. Then whatever a cache cannot serve
+ * takes the lock. The result turns true only while all other threads are kept out of their
+ * caches. */
 static inline bool ashlar__heap_is_short(const ashlar_heap *heap) {
     return heap->short_at != 0 && ashlar__heap_clock(heap) - heap->short_at < ASHLAR_SHORT_USES;
 }
@@ -227,7 +229,8 @@ size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, si
 
 /* Take `bytes` from the best fit among the gaps of a zone, for a caller that may touch the zone but
  * does not hold the lock. NULL: no gap fits, or the zone's own memory, nodes and pages do not
- * suffice; then nothing has changed. may_be_last: whether to accept the gap at a window's end. */
+ * suffice; then nothing has changed. may_be_last: whether to cut the gap at a window's end, too,
+ * which a caller avoids while blocks in its cache may fit. */
 ashlar_block *ashlar__heap_take_fit(ashlar_heap *heap, ashlar_zone *zone, size_t bytes,
                                     bool may_be_last);
 
@@ -237,12 +240,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, as
                                                            size_t count);
 
 /*
- * _find_: find `bytes` contiguous bytes of a gap that have memory, for another stream than its
- * owner: those whose last use is longest ago. They often lie at the end of such a run, since a
- * stream that frees in reverse order frees them first, and allocates from the front again. Cost:
- * O(handles). _take_: take `bytes` at an offset in a gap, where all memory must be mapped. They
- * become the used block *out, in the page map; the caller must set its stream_state, requested and
- * tag.
+ * _find_: find `bytes` contiguous mapped bytes of a gap, for a stream other than the gap's owner:
+ * of both ends of each mapped run, those whose last use is longest ago. The far end often is it,
+ * since a stream that frees in reverse order frees it first, and allocates from the front again.
+ * Cost: O(handles). _take_: take `bytes` at an offset in a gap, all mapped. They become the used
+ * block *out, in the page map; the caller must set its stream_state, requested and tag.
  *
  * bytes   > 0, a multiple of ASHLAR_BLOCK_ALIGN
  * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
@@ -269,16 +271,16 @@ static inline bool ashlar__heap_is_past(const ashlar_heap *heap, const ashlar_bl
     return ashlar__heap_is_past_at(heap, gap->window, gap->offset, bytes);
 }
 
-/* The tick of the owner's last use of [offset, offset + bytes) of a window. The device must not be
- * known to be done with this use. */
+/* The tick of the owner's last use of [offset, offset + bytes) of a window. Call it only where
+ * ashlar__heap_is_past_at() is false. */
 uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *window, size_t offset,
                               size_t bytes);
 
-/* Move all windows of `from` to `to`. No queued work but that of `to` may use the gaps. They are
- * stamped with the work of `to` up to now, or as past if `is_past`. */
+/* Move all windows of `from` to `to`. Of all queued work, only that of the owner of `to` may still
+ * use the gaps. They are stamped with the work of `to` up to now, or as past if `is_past`. */
 void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bool is_past);
 
-/* Take back the nodes of a stream's zones, which have no windows. */
+/* Return the unused nodes of a stream's zones, which have no windows, to the heap's pool. */
 void ashlar__heap_return_nodes(ashlar_heap *heap, ashlar_stream_state *state);
 
 /* The first block of the heap, and the next in address order, gaps included; NULL at the end. */
@@ -299,8 +301,7 @@ typedef struct ashlar_heap_piece {
     bool is_mapped;
 } ashlar_heap_piece;
 
-/* Move on to the next piece by address; {0} is the place before the first one. False: at the
- * end. */
+/* Advance to the next piece in address order, from {0} to the first one. False: there is none. */
 bool ashlar__heap_next_piece(const ashlar_heap *heap, ashlar_heap_piece *piece);
 
 /* The block or gap that contains `offset`; NULL: it lies in no window. For messages. O(blocks). */
@@ -426,7 +427,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_allow_peer(ashlar_heap *heap, int o
  *
  * Each stream has a queue of the blocks that wait for it, in the order of their frees, which is the
  * order in which its events complete. A block waits in the queue of its first use, then in that of
- * the next one. So a free, a request or a query to the driver costs no more if there are many.
+ * the next one. So a free, a request or a query to the driver costs no more if many blocks wait.
  *
  * Invariants (ashlar__cross_check):
  *   cross_bytes == sum of the blocks in all queues
@@ -440,9 +441,9 @@ static inline ashlar_stream_state *ashlar__block_owner(const ashlar_block *block
     return ashlar__block_is_of_slot(block) ? block->prev->stream_state : block->window->zone->owner;
 }
 
-/* Note that a live block is used by a stream other than the one that it was taken for, which may be
- * its owner. _any_: by any stream, also by the one that it was taken for, for a free that does not
- * stamp the owner's use. Errors: ASHLAR_EHOSTMEM. */
+/* Note that `state`, perhaps its owner, uses a live block that was taken for another stream. _any_:
+ * note it whatever stream the block was taken for, for a free that does not stamp the owner's use.
+ * Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cross_add_use(ashlar_heap *heap, ashlar_block *block,
                                                       ashlar_stream_state *state);
 ASHLAR_MUST_CHECK ashlar_status ashlar__cross_add_any_use(ashlar_heap *heap, ashlar_block *block,
@@ -456,13 +457,13 @@ void ashlar__cross_drop_uses(ashlar_heap *heap, ashlar_block *block);
 
 /*
  * Free a used block. `state`: the stream of the free; all work on this stream that uses the block
- * has been queued. If only its owner uses the block, it returns at once. Otherwise an event is
- * recorded behind each use, at once or together with further blocks, and the block stays used until
- * all uses are past. Cannot fail.
+ * has been queued. If only its owner uses the block, it returns to a gap at once. Otherwise an
+ * event is recorded behind each use, at once or together with further blocks, and the block stays
+ * used until all uses are past. Cannot fail.
  *
  * _stamped_  the uses by streams other than `state` were stamped when they ended
- * _covered_  with an event behind the free, if one can be recorded
- * _own_      only its owner uses the block. The thread whose cache holds the stream needs no lock
+ * _covered_  also record an event on `state` behind the free, if one can be recorded
+ * _own_      only its owner uses the block. The thread whose cache owns the stream needs no lock
  *            for this, unless the heap is short of memory
  */
 void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
@@ -473,7 +474,7 @@ void ashlar__release_covered_locked(ashlar_heap *heap, ashlar_block *block,
                                     ashlar_stream_state *state);
 void ashlar__release_own_block(ashlar_heap *heap, ashlar_block *block);
 
-/* Return the blocks whose uses are known to be past. True: at least one returned. */
+/* Put the blocks back whose uses are known to be past. True: there was one at least. */
 bool ashlar__cross_settle(ashlar_heap *heap);
 
 /* Ask the driver about at most `count` of the streams that blocks wait for, and return the blocks
@@ -484,15 +485,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__cross_ask(ashlar_heap *heap, size_t coun
  * that it can serve `state` again at once. NULL: none among the oldest few blocks fits. */
 ashlar_block *ashlar__cross_take_own(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes);
 
-/* Take a block out of its queue, without its uses: the caller has noted them elsewhere. O(blocks in
- * the queue). */
+/* Take a block out of its queue and drop its uses, which the caller has noted elsewhere. O(blocks
+ * in the queue). */
 void ashlar__cross_take_out(ashlar_heap *heap, ashlar_block *block);
 
 /*
  * Return one cross-stream block that `state` owns and that has at least `bytes` bytes, and let
  * `state` wait in-stream for that block's uses. *found: whether there was such a block.
  *
- * prompt   only if each wait is for no work that was queued after the block was freed
+ * prompt   only a block whose events were recorded at its free: no later work is waited for
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cross_wait(ashlar_heap *heap, ashlar_stream_state *state,
                                                    size_t bytes, bool prompt, bool *found);

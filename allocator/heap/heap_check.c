@@ -1,4 +1,4 @@
-/* heap_check.c - the walk that compares a heap with every invariant of heap.h and
+/* heap_check.c - walks over a heap and its queues that check the invariants of heap.h and
  * stream_state.h. */
 #include "allocator/heap/heap.h"
 
@@ -43,7 +43,7 @@ static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *bl
     const bool is_plan_memory = block->state == ASHLAR_BLOCK_PLAN_MEMORY;
     const bool is_used = !ashlar__block_is_free(block);
     const ashlar_block *mapped = ashlar__page_map_get(&heap->map, block->offset);
-    /* The offset is aligned, too: it is the sum of lower blocks' sizes, which were checked. */
+    /* The offset needs no check: it is the sum of the sizes of lower blocks, which are aligned. */
     if (block->bytes == 0 || block->bytes % ASHLAR_BLOCK_ALIGN != 0) {
         return broken(block, "not aligned, or empty");
     }
@@ -55,7 +55,7 @@ static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *bl
     return is_used ? check_used(heap, block) : check_gap(heap, block);
 }
 
-/* Whether all memory of a window is past when the last tick of its owner is. */
+/* Whether all of a window's memory is past once the owner's last use is, as its stamps say. */
 static bool is_covered(const ashlar_window *w, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (w->backing[i].is_mapped && w->backing[i].covered_by > w->zone->owner->last_tick + 1) {

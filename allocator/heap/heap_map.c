@@ -16,9 +16,9 @@ static size_t max_of(size_t a, size_t b) {
 
 /* ---- windows ---- */
 
-/* The bytes of addresses for a new window. The windows of the first streams can hold all of the
- * device's memory, and as many holes again. A program with hundreds of streams has too few
- * addresses for that, so its later streams get less. */
+/* The bytes of addresses for a new window. The windows of the first streams are large enough for
+ * all of the device's memory, and as much again in holes between live blocks. A program with
+ * hundreds of streams has too few addresses for that, so its later streams get less. */
 static size_t window_share(const ashlar_heap *heap) {
     const size_t memory = heap->range.memory_bytes;
     return heap->window_count < 4 ? 2 * memory : heap->window_count < 64 ? memory / 4 : memory / 64;
@@ -63,8 +63,8 @@ static ashlar_status unmap_of_gap(ashlar_heap *heap, ashlar_block *gap,
     return ASHLAR_OK;
 }
 
-/* Unmap the memory of a window without a block, which the device is done with. After an error
- * part of it is still mapped. */
+/* Unmap the memory of a window that has no block. The device must be done with the memory. After an
+ * error part of it is still mapped. */
 static ashlar_status unmap_window(ashlar_heap *heap, ashlar_window *w) {
     size_t count = w->mapped_count;
     ASHLAR_CHECK2(is_one_gap(w));
@@ -73,7 +73,7 @@ static ashlar_status unmap_window(ashlar_heap *heap, ashlar_window *w) {
 }
 
 /* The smallest window of at least `need` bytes that has no block, nor memory that the device may
- * still use; of two equal ones, one without memory. NULL: none. */
+ * still use; of windows of one size, that with the least memory. NULL: there is none. */
 static ashlar_window *find_empty(const ashlar_heap *heap, size_t need) {
     ashlar_window *best = NULL;
     for (ashlar_window *w = heap->windows; w != NULL; w = w->above) {
@@ -118,15 +118,15 @@ static ashlar_status add_virtual(ashlar_heap *heap, ashlar_zone *zone, size_t ne
 
 /* Blocks up to this size share segments. Larger ones get a segment of just their size. */
 #define SHARED_SEGMENT_BYTES ((size_t)16 << 20)
-/* Page-locked memory is the host's, too, which misses it. */
+/* A lower limit for page-locked memory, since the rest of the host has to do without it. */
 #define SHARED_HOST_SEGMENT_BYTES ((size_t)4 << 20)
-/* On a small device, a segment is shared by as many blocks as fill 1/16 of the device's memory. */
+/* On a small device, shared segments are smaller: 1/16 of the device's memory. */
 enum { SEGMENTS_PER_DEVICE = 16 };
 /* The size of a segment for blocks that have a size class. */
 #define SMALL_SEGMENT_BYTES ((size_t)2 << 20)
 
-/* The size of a segment for blocks of `need` bytes: enough for as many as fill it with little
- * waste. */
+/* The size of a segment for blocks of `need` bytes. If they share segments, it is close to a
+ * multiple of `need`, so that little is wasted. */
 static size_t segment_bytes(const ashlar_range *range, size_t need) {
     const size_t part = range->memory_bytes / SEGMENTS_PER_DEVICE;
     const size_t most =
@@ -135,8 +135,8 @@ static size_t segment_bytes(const ashlar_range *range, size_t need) {
     const size_t least = max_of(need < shared ? shared : 0, range->growth_min_bytes);
     const size_t grain = range->handle_bytes;
     if (range->kind == ASHLAR_RANGE_SHARED && need % grain == 0) {
-        return max_of(need, range->growth_min_bytes); /* a segment of its own, as whoever registers
-                                                       * the block wants it */
+        return max_of(need, range->growth_min_bytes); /* the block's own segment, so that a library
+                                                       * can register it alone */
     }
     if (need <= ASHLAR_SC_MAX_BYTES) {
         return ashlar__round_up(max_of(SMALL_SEGMENT_BYTES, range->growth_min_bytes), grain);
@@ -162,7 +162,7 @@ ashlar_status ashlar__heap_exchange(ashlar_heap *heap, ashlar_block *misfit, siz
 }
 
 static ashlar_status add_segment_of(ashlar_heap *heap, ashlar_zone *zone, size_t bytes) {
-    /* Before allocating host memory in proportion to an absurd size. */
+    /* Check the limit first: for an absurd size the window's host memory would be absurd, too. */
     ASHLAR_TRY(ashlar__range_allows(&heap->range, bytes));
     ashlar_window *w = new_window(heap, bytes);
     ASHLAR_FAIL_IF(w == NULL, ASHLAR_EHOSTMEM, "no host memory for a segment of %zu bytes", bytes);
@@ -202,7 +202,7 @@ ashlar_status ashlar__heap_add_window(ashlar_heap *heap, ashlar_zone *zone, size
 
 /* ---- memory behind a gap ---- */
 
-/* Make at least `count` handles spare; `place` keeps its own, and may be NULL. */
+/* Make at least `count` handles spare. The place `place` keeps its handles; it may be NULL. */
 static ashlar_status provide(ashlar_heap *heap, const ashlar_heap_place *place, size_t count,
                              unsigned may) {
     ashlar_range *range = &heap->range;
@@ -302,7 +302,7 @@ ashlar_status ashlar__heap_reserve(ashlar_heap *heap, ashlar_zone *zone, size_t 
 
 /* ---- giving back ---- */
 
-/* The largest gaps first, since a zone uses those last. */
+/* Unmap free handles of a zone: first in the largest gaps, from which it takes blocks last. */
 static ashlar_status unmap_of_zone(ashlar_heap *heap, const ashlar_zone *zone,
                                    const ashlar_heap_place *kept, size_t *count) {
     ashlar_block *gap = ashlar__free_bins_prev(&zone->gaps, SIZE_MAX, SIZE_MAX);
@@ -417,11 +417,11 @@ size_t ashlar__heap_servable_bytes(const ashlar_heap *heap) {
 /* ---- the place that takes the fewest handles ---- */
 
 /* The cost of a handle that a block touches. A handle costs nothing if other blocks use a part of
- * it, since it can serve only the gaps beside them, or if only the stream itself may use it now.
- * Among all other handles, a mapped one costs a little less, since it saves a driver call. */
+ * it, since it cannot be unmapped then, or if no other stream may have it yet. Among all other
+ * handles, a mapped one costs a little less, since it saves a driver call. */
 #define COST_MAPPED ((uint64_t)1 << 20)
 #define COST_MISSING (COST_MAPPED + 1)
-#define COST_BLOCKED ((uint64_t)1 << 52) /* another stream may still use it */
+#define COST_BLOCKED ((uint64_t)1 << 52) /* another stream's work may still use it */
 
 typedef struct search {
     const ashlar_heap *heap;
@@ -441,8 +441,8 @@ static uint64_t cost_of(const search *s, const ashlar_window *w, ashlar_handle_s
                                                    : COST_MISSING;
 }
 
-/* Tries only the first byte of each handle in the gap: a block that begins later in the same handle
- * touches no fewer handles. `cost` is the cost of the handles [at, end). */
+/* Try a block at the gap's start, and at the start of each later handle: a block that begins
+ * further on in a handle touches no fewer handles. `cost` is the cost of the handles [at, end). */
 static void search_gap(search *s, ashlar_block *gap, size_t bytes) {
     const ashlar_window *w = gap->window;
     const ashlar_handle_span inside = ashlar__handles_inside(s->heap, gap);
@@ -485,8 +485,7 @@ bool ashlar__heap_find_place(const ashlar_heap *heap, ashlar_stream_state *state
 
 /* ---- peers ---- */
 
-/* Find the first run of mapped handles from *first on. Sets *first to its start and returns its
- * end. */
+/* Move *first to the next mapped handle, and return the end of the run of mapped handles there. */
 static size_t run_end(const ashlar_window *w, size_t count, size_t *first) {
     while (*first < count && !w->backing[*first].is_mapped) {
         ++*first;
@@ -498,7 +497,7 @@ static size_t run_end(const ashlar_window *w, size_t count, size_t *first) {
     return end;
 }
 
-/* Give a device access to all mapped memory, stopping at the first failure; or take it back. */
+/* Give a device access to all mapped memory, up to the first failure; or end it where possible. */
 static ashlar_status change_access(ashlar_heap *heap, int ordinal, bool is_open) {
     const size_t size = heap->range.handle_bytes;
     for (const ashlar_window *w = heap->windows; w != NULL; w = w->above) {

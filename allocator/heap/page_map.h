@@ -1,15 +1,15 @@
 /*
  * page_map.h - finding the block that starts at an offset (internal).
  *
- * Three levels: a pointer for each 32 MiB of the range; a leaf with an entry for each page of
- * 64 KiB; and a table with an entry for each 512 B, for a page in which several blocks start or
- * once did. If only one block starts in a page, the page's entry is that block. Large blocks seldom
+ * Three levels: a pointer for each 32 MiB of the range; a leaf with an entry for each page of 64
+ * KiB; and a table with an entry for each 512 B, for a page in which several blocks start or once
+ * did. If only one block starts in a page, the page's entry is that block. Large blocks seldom
  * start in the same page, so their map is small and stays in the processor's caches.
  *
  * Threads: any thread may call ashlar__page_map_get() without a lock. The other functions are for
  * whoever may touch the zone that the page lies in; adding a leaf needs the allocator's lock, too.
- * The result of a search stays true only for a block that the caller owns; for any other pointer it
- * may be out of date at once.
+ * What it returns stays true only for a block that the caller owns; for any other pointer it may be
+ * out of date at once.
  *
  * Invariants:
  *   an entry that is a block: block->offset lies in the entry's page or, in a table, its 512 B
@@ -48,7 +48,7 @@ typedef struct ashlar_page_map {
     size_t used_to;
 } ashlar_page_map;
 
-/* range_bytes   all offsets are below this. Errors: ASHLAR_EHOSTMEM. */
+/* Make an empty map for offsets below `range_bytes`. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__page_map_init(ashlar_page_map *map, size_t range_bytes);
 void ashlar__page_map_finish(ashlar_page_map *map);
 
@@ -114,8 +114,7 @@ static inline void ashlar__page_map_set(ashlar_page_map *map, size_t offset, ash
     atomic_store_explicit(at, (uintptr_t)block, memory_order_release);
 }
 
-/* The block that starts at `offset`, which may be any offset in the range; NULL: none does.
- * O(1). */
+/* The block that starts at `offset`, any offset in the range; NULL: none does. O(1). */
 static inline ashlar_block *ashlar__page_map_get(const ashlar_page_map *map, size_t offset) {
     ASHLAR_CHECK2(offset / ASHLAR_LEAF_BYTES < map->leaf_count);
     /* Acquire: the caller sees what was written to the block before ashlar__page_map_set(). */

@@ -1,7 +1,5 @@
-/*
- * range.c - an allocator's addresses and memory: handles that are created, mapped and unmapped, or,
- * without virtual memory management, segments; the limit; other devices' access.
- */
+/* range.c - the reserved addresses and the memory of an allocator: handles that are created, mapped
+ * and unmapped, or segments instead of handles; the memory limit; other devices' access. */
 #include "allocator/heap/heap.h"
 
 #include "allocator/base/checked.h"
@@ -27,10 +25,9 @@ ashlar_status ashlar__range_allows(const ashlar_range *range, size_t bytes) {
 
 static void trace(const ashlar_range *range, ashlar_trace_action action, size_t offset,
                   size_t bytes) {
-    ashlar__trace_put(range->client->trace,
-                         &(ashlar_trace_event){.action = (uint8_t)action,
-                                               .address = range->base + offset,
-                                               .bytes = bytes});
+    ashlar__trace_put(range->client->trace, &(ashlar_trace_event){.action = (uint8_t)action,
+                                                                  .address = range->base + offset,
+                                                                  .bytes = bytes});
 }
 
 /* ---- handles ---- */
@@ -155,7 +152,7 @@ ashlar_status ashlar__range_set_access(ashlar_range *range, size_t offset, size_
 
 /* ---- segments ---- */
 
-/* The driver takes memory in multiples of this, and would waste the rest of the last multiple. */
+/* cuMemAlloc takes memory in multiples of this size, and would waste the rest of the last one. */
 #define SEGMENT_ALIGN ((size_t)2 << 20)
 _Static_assert((size_t)(2 << 20) % ASHLAR_BLOCK_ALIGN == 0, "a segment is whole blocks");
 
@@ -163,8 +160,8 @@ _Static_assert((size_t)(2 << 20) % ASHLAR_BLOCK_ALIGN == 0, "a segment is whole 
 #define ADDRESSES ((size_t)1 << 48)
 
 /* The calls that take and free segments of one kind of memory, made in the device's context. *call:
- * CUDA's name of the call that failed. Entering the context counts for the process but not for the
- * allocator, since it does no work in the driver. */
+ * CUDA's name of the call that failed. Entering the context is not counted as a call of the
+ * allocator, since the driver does no work in it. */
 struct ashlar_segment_calls {
     cu_result (*take)(ashlar_range *range, cu_ptr *ptr, size_t bytes, const char **call);
     cu_result (*free)(ashlar_range *range, cu_ptr ptr, size_t bytes, const char **call);
@@ -282,7 +279,7 @@ ashlar_status ashlar__range_free_segment(ashlar_range *range, size_t offset, siz
 
 /* ---- opening and closing ---- */
 
-/* *out: whether the device has an attribute; older drivers know fewer. */
+/* *out: whether the device has an attribute, and the driver is new enough to know it. */
 static ashlar_status ask(const ashlar_range *range, unsigned int attribute, bool *out) {
     int value = 0;
     const cu_result result = ASHLAR_CALL(range->client, device_get_attribute,
@@ -339,8 +336,8 @@ static ashlar_status open_shared(ashlar_range *range, bool has_vmm) {
  * windows of its own, in which the holes between live blocks may be many times its memory. */
 enum { ADDRESS_FACTOR = 32 };
 
-/* Reserve addresses. If they are scarce (ulimit -v, a virtual machine), reserve fewer. Which result
- * says so is documented nowhere. */
+/* Reserve addresses. If they are scarce (ulimit -v, a virtual machine), reserve fewer; any failure
+ * may mean that, since no result is documented for it. */
 static ashlar_status reserve_addresses(ashlar_range *range) {
     cu_result result = CU_OUT_OF_MEMORY;
     for (size_t factor = ADDRESS_FACTOR; factor > 0 && result != CU_SUCCESS; factor /= 2) {

@@ -15,16 +15,16 @@ bool ashlar__stream_state_is_sound(const ashlar_stream_state *state) {
         }
         before = state->events[i].number;
     }
-    /* If a cache holds the stream, do not read last_tick, which its thread may be writing. */
-    const bool is_held = atomic_load_explicit(&state->holder, memory_order_relaxed) != NULL;
-    return before == state->recorded && (is_held || state->last_tick <= state->recorded) &&
+    /* If a cache owns the stream, do not read last_tick, which its thread may be writing. */
+    const bool is_owned = atomic_load_explicit(&state->owner_cache, memory_order_relaxed) != NULL;
+    return before == state->recorded && (is_owned || state->last_tick <= state->recorded) &&
            (!state->is_gone || state->is_lost || state->last_tick < state->recorded) &&
            (!state->is_lost || state->is_gone);
 }
 
-/* The stream on which to record an event that comes after the state's work. This thread has no
- * handle of another thread's default stream. But such a stream is a blocking one, and an event on
- * the legacy default stream (NULL) comes after the work of all blocking streams. */
+/* The stream on which to record an event that comes after the state's work. If that is another
+ * thread's default stream, this thread has no handle of it. But it is a blocking stream, and an
+ * event on the legacy default stream (NULL) comes after the work of all blocking streams. */
 static ashlar_stream recordable(const ashlar_stream_state *state) {
     return ashlar__stream_state_is_others(state) ? NULL : state->stream;
 }
@@ -58,7 +58,7 @@ static ashlar_status is_captured(ashlar_driver_client *client, ashlar_stream str
     return *out ? ASHLAR_OK : ashlar__client_status(client, "cuStreamIsCapturing", result);
 }
 
-/* Recording or waiting on a stream under capture would invalidate the capture. */
+/* An event call on a stream under capture would join the graph, or invalidate the capture. */
 ashlar_status ashlar__stream_refuse_captured(ashlar_driver_client *client, ashlar_stream stream) {
     bool is_any = false;
     const ashlar_status status = is_captured(client, stream, &is_any);
@@ -68,9 +68,9 @@ ashlar_status ashlar__stream_refuse_captured(ashlar_driver_client *client, ashla
                   : status;
 }
 
-/* Enter and leave the device's context, in which every driver call here runs. It counts for the
- * process but not for the allocator, since it does no work in the driver. Whoever touches the
- * legacy stream holds captures off meanwhile. */
+/* Enter and leave the device's context, in which every driver call here runs. Entering is not
+ * counted as a call of the allocator, since the driver does no work in it. No capture may begin
+ * while the legacy stream is used, since that would invalidate it. */
 static ashlar_status enter(const ashlar_stream_state *state, const ashlar_driver_client *client) {
     ASHLAR_TRY(ashlar__device_enter(client->device));
     if (recordable(state) == NULL) {
@@ -144,8 +144,8 @@ static ashlar_status query(ashlar_stream_state *state, ashlar_driver_client *cli
                                   : ashlar__client_status(client, "cuEventQuery", result);
 }
 
-/* Have an event spare, unless as many as allowed are pending. Query the pending ones before
- * creating more. */
+/* Make sure that an event is spare, unless ASHLAR_EVENTS_MAX are pending. Before creating one when
+ * many are pending, ask which of them have completed. */
 static ashlar_status find_spare(ashlar_stream_state *state, ashlar_driver_client *client) {
     if (state->pending_count >= ASHLAR_EVENTS_FEW && state->pending_count == state->event_count) {
         ASHLAR_TRY(query(state, client));
@@ -164,7 +164,7 @@ static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *cl
                             ashlar_stream stream, uint64_t *recorded) {
     ASHLAR_TRY(find_spare(state, client));
     /* If no event is spare, record the newest recording's event again. Never reuse the oldest one:
-     * that would delay what completes first. */
+     * whoever waits for it would then wait for all later work, too. */
     const bool is_full = state->pending_count == ASHLAR_EVENTS_MAX;
     const size_t idx = is_full ? ASHLAR_EVENTS_MAX - 1 : state->pending_count;
     ASHLAR_TRY(ashlar__client_status(
@@ -172,7 +172,8 @@ static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *cl
         ASHLAR_CALL(client, event_record, (state->events[idx].event, stream))));
     state->events[idx].number = ++state->recorded;
     state->events[idx].is_late = client->is_wanting;
-    /* Streams that the legacy one waits for may be busy still where an event beside it is over. */
+    /* When an event on `beside_legacy` completes, other blocking streams may still be busy. So it
+     * proves no more about deferred frees than the event before it did. */
     state->events[idx].free_number =
         stream == client->beside_legacy && stream != NULL
             ? (idx > 0 ? state->events[idx - 1].free_number : state->free_past)
@@ -198,8 +199,8 @@ static ashlar_status beside_legacy(ashlar_driver_client *client, ashlar_stream *
     return ASHLAR_OK;
 }
 
-/* Where to record an event behind the state's work; *is_refused: nowhere, since its stream is part
- * of a capture. */
+/* Find the stream on which to record an event behind the state's work. *is_refused: there is none,
+ * since the state's stream is part of a capture. */
 static ashlar_status find_recordable(const ashlar_stream_state *state, ashlar_driver_client *client,
                                      ashlar_stream *out, bool *is_refused) {
     const bool may_go_beside = state->stream == NULL;
@@ -275,7 +276,7 @@ ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state, ashlar_driver
     return ashlar__stream_state_query(state, client);
 }
 
-/* Inside the device's context. An idle stream proves as much as an event that has completed. */
+/* Inside the device's context. An idle stream counts as a recording that has completed. */
 static ashlar_status query_stream(ashlar_stream_state *state, ashlar_driver_client *client,
                                   bool *is_idle) {
     bool is_refused = false;
@@ -287,7 +288,7 @@ static ashlar_status query_stream(ashlar_stream_state *state, ashlar_driver_clie
     *is_idle = result == CU_SUCCESS;
     if (*is_idle) {
         complete(state, state->recorded);
-        if (state->stream != NULL) { /* the legacy stream stands for others, which may be busy */
+        if (state->stream != NULL) { /* the legacy stream may be idle while others are not */
             note_free_past(state, client->free_count);
         }
         state->completed = ++state->recorded;
@@ -313,12 +314,12 @@ ashlar_status ashlar__stream_state_ask_idle(ashlar_stream_state *state,
                    : ashlar__stream_state_ask(state, client, state->last_tick, recorded);
 }
 
-/* Inside the device's context. */
+/* Call this inside the device's context. */
 static ashlar_status cover_frees(ashlar_stream_state *state, ashlar_driver_client *client,
                                  uint64_t *recorded) {
     bool is_idle = false;
     ashlar_status status = ashlar__stream_refuse_captured(client, state->stream);
-    /* The legacy stream may be idle while streams that it waits for are not. */
+    /* That the legacy stream is idle does not prove that the streams it waits for are. */
     if (status == ASHLAR_OK && state->stream != NULL) {
         status = query_stream(state, client, &is_idle);
     }
@@ -385,7 +386,7 @@ ashlar_status ashlar__stream_states_wait(ashlar_stream_state *const *states, siz
     }
     ashlar_status status = ashlar__client_status(client, "cuEventSynchronize", result);
     if (status == ASHLAR_OK && count == 1) {
-        complete(states[0], first); /* a later recording may be known to be complete by now */
+        complete(states[0], first); /* no change if a later one is known by now */
     }
     for (size_t i = 0; count > 1 && i < count && status == ASHLAR_OK; i++) {
         status = query(states[i], client);

@@ -20,13 +20,14 @@ typedef struct ashlar_driver_client {
     ashlar_device *device; /* const */
     ashlar_trace *trace;   /* const; records what is mapped and unmapped; NULL: no trace is kept */
     uint64_t calls;        /* Lock: the allocator's, for this and the fields below */
-    cu_stream beside_legacy; /* NULL before it is needed; see stream_state.c */
+    cu_stream beside_legacy; /* ordered with the legacy default stream; NULL before it is needed:
+                              * see beside_legacy() in stream_state.c */
     bool watches_streams;    /* streams may end unannounced: the driver sees a handle only in calls
                                 that name it */
     bool has_stream_ids;     /* the driver can tell streams apart that had the same handle */
     bool records_at_calls;   /* each call that names a watched stream records an event on it */
-    bool is_wanting;         /* a request looks for memory: events recorded now are late */
-    uint64_t free_count;     /* deferred frees so far (deferred_free.c) */
+    bool is_wanting;         /* a request looks for memory, so events recorded now are late */
+    uint64_t free_count;     /* frees so far that wait for all streams (deferred_free.c) */
 } ashlar_driver_client;
 
 /* Make and count one driver call. */
@@ -49,8 +50,8 @@ static inline ashlar_status ashlar__client_status(const ashlar_driver_client *cl
  * mapped. So a program that repeats itself gets the same addresses each time, and needs no more
  * memory the second time than the first.
  *
- * That is exact for a step on one stream, with nothing live before it, while the device is done
- * with freed memory when it is wanted elsewhere; else a request takes any gap that has memory
+ * This is exact for a step on one stream that begins with nothing live, if the device is done with
+ * freed memory by the time another zone wants it. Else a request takes any gap that has memory
  * rather than wait on the host (tests/allocator/step/test_repeated.c measures what that costs).
  *
  * Memory is mapped behind a window in handles; a segment always has all of its memory. A handle is
@@ -105,19 +106,20 @@ typedef struct ashlar_node_pool {
 /* allocator/core/core.h says who may touch a zone. The lock guards the links `next`. */
 struct ashlar_zone {
     ashlar_free_bins gaps;
-    ashlar_node_pool nodes;     /* for the next blocks to be cut here */
+    ashlar_node_pool nodes;     /* spare ones, for the next blocks to be cut in this zone */
     size_t used_bytes;          /* sum of the used blocks in the windows */
     ashlar_window *windows;     /* newest first */
     ashlar_stream_state *owner; /* const; the stream state that contains this zone */
-    ashlar_zone *next;          /* in the heap's list of zones that have windows */
+    ashlar_zone *next;          /* next in the heap's list of zones that have windows */
 };
 
 /* ---- the order of work on a stream ---- */
 
 /*
- * Events are recorded on a stream only when another stream wants a block that was last used here.
- * Recordings are numbered 1, 2, 3 ... A use is stamped with a tick, the number of recordings made
- * before it ended. Recording n then comes after the use, in stream order, exactly if n > tick:
+ * Until memory is short, events are recorded on a stream only when another stream wants a block
+ * that was last used here. Recordings are numbered 1, 2, 3 ... A use is stamped with a tick, the
+ * number of recordings made before it ended. Recording n then comes after the use, in stream order,
+ * exactly if n > tick:
  *
  *     is_past(state, tick) == (state->completed > tick)
  *
@@ -125,17 +127,17 @@ struct ashlar_zone {
  * many follow it. If ASHLAR_EVENTS_MAX are pending, the newest event is recorded again, with the
  * new number: waits for it take longer, but prove no less.
  *
- * Deferred frees (deferred_free.c) are numbered over all streams. Each recording notes the newest
- * of them: once it has completed, all work submitted here before that free is over.
+ * Deferred frees wait for all streams, and are numbered (deferred_free.c). Each recording notes the
+ * newest: once the recording has completed, all work submitted here before that free is over.
  */
 
 /* Stands for no stream: a handle that no driver gives. */
 #define ASHLAR_NO_STREAM ((ashlar_stream)UINTPTR_MAX)
 
 /* The most recordings of one stream that may be pending at a time: about as many as the large frees
- * of two steps on a full device. With fewer, the last event would follow much work that nobody
- * waits for. Once FEW are pending, the oldest is queried first: if the device keeps up, a stream
- * needs no more events. */
+ * of two steps on a full device. With fewer, the newest event would come behind much work that
+ * nobody waits for. Once ASHLAR_EVENTS_FEW are pending, they are queried before a further event is
+ * created: if the device keeps up, one of them is spare. */
 enum { ASHLAR_EVENTS_FEW = 16, ASHLAR_EVENTS_MAX = 128 };
 
 /* Streams are found by their handles, in one list for each bucket of a hash table. */
@@ -149,9 +151,9 @@ _Static_assert(ASHLAR_STREAM_BUCKETS == 256, "a bucket's number is 8 bits");
 
 typedef struct ashlar_numbered_event {
     uint64_t number;      /* of the event's recording; unused while the event is spare */
-    uint64_t free_number; /* the newest deferred free at the recording */
-    bool is_late;         /* recorded when memory was wanted, not when it was freed: so it follows
-                           * other work, too, which may wait for what is queued next */
+    uint64_t free_number; /* number of the newest deferred free when it was recorded */
+    bool is_late;         /* recorded when a stream wanted the memory, not when it was freed: a wait
+                           * for the event is also a wait for work queued after the free */
     cu_event event;
 } ashlar_numbered_event;
 
@@ -161,7 +163,7 @@ typedef struct ashlar_settlement {
     uint64_t recorded, stamp_count, free_number;
 } ashlar_settlement;
 
-/* Blocks that were freed at one tick, and wait for the stream. */
+/* How many blocks have a use of the stream stamped with the newest tick: they share an event. */
 typedef struct ashlar_use_batch {
     uint64_t tick;
     size_t count, bytes;
@@ -185,52 +187,51 @@ struct ashlar_stream_state {
     ashlar_stream_state *next_in_bucket; /* the next in the same bucket of the hash table */
     ashlar_stream stream;                /* const, except in a pool: the stream of its latest
                                           * capture */
-    uint64_t thread; /* per-thread default stream: its thread's number; else 0; as const as
-                      * `stream` */
+    uint64_t thread;           /* the number of the thread whose default stream this is; else 0 */
     ashlar_stream_state *pool; /* while the stream is captured: its graph pool; else NULL */
     bool is_pool;  /* not a stream but a graph's pool: keeps its blocks until the graph is gone */
-    bool is_idle;  /* const; not a stream: takes blocks that no work uses; see deferred_free.c */
+    bool is_idle;  /* const; not a stream: owns the blocks for any stream (deferred_free.c) */
     bool is_gone;  /* the stream is destroyed, or about to be: its handle is never used again */
     bool is_lost;  /* gone before its last event was recorded: its memory is never reused */
-    bool is_ended; /* the pool's capture, or the stream's thread, has ended: no request names it */
-    /* A pool whose graph is gone: the stream behind whose work its memory is free; that stream may
-     * have it at once, others when the event of its only recording is complete. */
+    bool is_ended; /* no request names it: the pool's capture, or its thread, has ended */
+    /* In a pool whose graph is gone: the stream given to ashlar_graph_pool_release(), which may use
+     * the pool's memory at once; others may once the event that was recorded then has completed. */
     ashlar_stream_state *released_on;
     bool is_replaced;    /* ended unannounced: its handle names another stream now */
     bool has_id;         /* `id` is known */
     uint64_t id;         /* the driver's, if streams are watched; unique */
     size_t caller_count; /* calls under way that name it and so prove it alive; if watched */
-    /* The thread's cache that holds the zones, last_used, last_tick, has_freed and stamp_count;
-     * NULL: these are under the lock, like all other fields. See hold.c. */
-    _Atomic(ashlar_cache *) holder;
-    unsigned handovers;               /* how often the stream passed from one holder to another */
-    _Atomic(ashlar_block *) returned; /* blocks freed by other threads than the holder's, linked
-                                         by `older` */
+    /* The thread's cache that owns the zones, last_used, last_tick, has_freed and stamp_count;
+     * NULL: these are under the lock, like all other fields. See core/core.h. */
+    _Atomic(ashlar_cache *) owner_cache;
+    unsigned handovers; /* how often the stream passed from one owner_cache to another */
+    _Atomic(ashlar_block *) remote_frees; /* blocks freed by other threads than owner_cache's,
+                                             linked by `older` */
     size_t waiter_count;              /* threads that dropped the lock to wait for an event */
-    bool is_referenced;               /* used only while looking for states that may be freed */
+    bool is_referenced;               /* scratch, while looking for states that may be freed */
     ashlar_zone zones[ASHLAR_ZONE_COUNT]; /* its addresses, and the memory that it used last */
     ashlar_block *oldest_cross;           /* blocks that wait for this stream, linked by `older` */
     ashlar_block *newest_cross;
     ashlar_use_batch batch;            /* the blocks freed at the newest tick */
     ashlar_stream_state *next_awaited; /* next in the heap's list of streams that blocks wait for */
     bool is_awaited;                   /* is in that list */
-    bool was_planned;                  /* plan memory lay in its zones: a step searches them both */
-    size_t beside_bytes;               /* mapped for steps while plan memory was idle; see
-                                        * ashlar__rung_leave_plan() */
+    bool was_planned;                  /* plan memory has lain in its zones: steps search both */
+    size_t beside_bytes;               /* mapped for its steps while plan memory was idle; see
+                                        * is_in_vain() in rungs.c */
     size_t cross_count;                /* cross-stream blocks that it owns */
     uint64_t last_used;                /* the heap's use_clock at the newest request, or free under
                                         * the lock */
-    bool has_freed;                    /* last_tick has been stamped on something */
-    bool orders_frees;                 /* deferred frees wait for its work */
-    uint64_t free_past;   /* all work submitted here before this deferred free is over */
-    size_t pending_count; /* events[0] on: recorded, not known to have completed; oldest first */
+    bool has_freed;                    /* last_tick is valid: some use has been stamped */
+    bool orders_frees;                 /* deferred frees wait for this stream's work, too */
+    uint64_t free_past;   /* number of a deferred free: all work submitted here before it is over */
+    size_t pending_count; /* events [0, pending_count), oldest first, may be incomplete */
     size_t event_count;   /* created so far; events that are not pending are spare */
     uint64_t recorded;    /* the newest recording; 0: none so far */
     uint64_t completed;   /* the newest recording known to have completed */
     uint64_t last_tick;   /* the newest tick stamped on a block that was freed here */
     uint64_t recorded_at; /* the newest recording's number, counted over all streams */
     uint64_t stamp_count; /* uses stamped so far */
-    ashlar_settlement settling; /* the newest wait for the whole device that began */
+    ashlar_settlement settling; /* the counters when the newest such wait began */
     ashlar_numbered_event events[ASHLAR_EVENTS_MAX];
 };
 
@@ -269,9 +270,9 @@ static inline uint64_t ashlar__stream_state_next(ashlar_stream_state *state) {
 /*
  * Whether no event can be recorded here now, so that no other stream can have the blocks last used
  * here. That is the case for a graph's pool, for a stream under capture, for a stream that was
- * lost, and for a silent stream whose last free has no event behind it. While any stream is under
- * capture, it is also the case for other threads' default streams, whose events would go to the
- * legacy one.
+ * lost, and for a silent stream (see below) whose last free has no event behind it. While any
+ * stream is under capture, it is also the case for other threads' default streams, whose events
+ * would go to the legacy one.
  */
 bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
                                     const ashlar_driver_client *client);
@@ -281,9 +282,9 @@ bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
 bool ashlar__stream_state_can_wait(const ashlar_stream_state *state,
                                    const ashlar_driver_client *client);
 
-/* Whether a wait for a use stamped `tick` waits for that use alone: it is over, or the first event
- * behind it was recorded at once. An event that is recorded late, when another stream wants the
- * memory, comes behind work queued after the free. */
+/* Whether a wait for a use stamped `tick` is a wait for that use alone: the use is over, or the
+ * first event behind it was recorded at the free. An event that is recorded late, when another
+ * stream wants the memory, comes behind work queued after the free. */
 bool ashlar__stream_state_is_prompt(const ashlar_stream_state *state, uint64_t tick);
 
 /* Whether the program made the stream, and so can end it. Default streams live as long as their
@@ -300,7 +301,7 @@ static inline bool ashlar__stream_state_is_silent(const ashlar_stream_state *sta
            ashlar__stream_can_end(state->stream) && !state->is_gone;
 }
 
-/* Whether a call that names the stream must record an event on it. */
+/* Whether each call that names the stream, which is watched, must record an event on it. */
 static inline bool ashlar__stream_state_is_recorded_at_calls(const ashlar_stream_state *state,
                                                              const ashlar_driver_client *client) {
     return client->records_at_calls && ashlar__stream_can_end(state->stream);
@@ -337,13 +338,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_cover(ashlar_stream_state *
                                                            ashlar_driver_client *client,
                                                            uint64_t tick, uint64_t *recorded);
 
-/* The newest deferred free of which the stream's earlier work is over. */
+/* The number of the newest deferred free before which all work submitted on the stream is over. */
 static inline uint64_t ashlar__stream_state_free_past(const ashlar_stream_state *state) {
     const bool is_done = state->is_gone && !state->is_lost && state->completed == state->recorded;
     return is_done ? UINT64_MAX : state->free_past;
 }
 
-/* Whether some recording follows the work submitted before a deferred free, if that is not over. */
+/* Whether the work submitted before a deferred free is over, or some recording follows it. */
 static inline bool ashlar__stream_state_covers_free(const ashlar_stream_state *state,
                                                     uint64_t number) {
     return ashlar__stream_state_free_past(state) >= number ||
@@ -417,15 +418,15 @@ static inline bool ashlar__stream_state_has_ended(const ashlar_stream_state *sta
     return state->is_gone || state->is_ended;
 }
 
-/* Inside the device's context: whether work can be queued on a stream without becoming part of a
- * capture. Errors: ASHLAR_EINVAL (it would), ASHLAR_EDRIVER. */
+/* Fail if work queued on a stream would become part of a capture. Call it inside the device's
+ * context. Errors: ASHLAR_EINVAL (it would), ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_refuse_captured(ashlar_driver_client *client,
                                                                ashlar_stream stream);
 
-/* After the last of a client's states has finished: destroy the stream that they shared. */
+/* Destroy the stream `beside_legacy`, after the last of the client's states has finished. */
 void ashlar__stream_states_end(ashlar_driver_client *client);
 
-/* Return the events to the driver. */
+/* Destroy the state's events. */
 void ashlar__stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client);
 
 #endif /* ASHLAR_STREAM_STATE_H */

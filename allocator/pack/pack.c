@@ -1,5 +1,5 @@
-/* pack.c - ashlar_pack(): the methods in turn: greedy orders, then rounds of growing effort of
- * valleys, moves and the exact search. */
+/* pack.c - ashlar_pack(): runs the packing methods in turn: greedy orders first; then rounds of
+ * valley plans, moves and the exact search, each round with more effort than the last. */
 #include "allocator/pack/pack_internal.h"
 
 #include <string.h>
@@ -12,13 +12,13 @@ enum {
     MOVES_OF_ITEM = 16, /* moves of the first round, for each item */
     STEPS = 1 << 21,    /* steps of the first search for the target */
     GROWTH = 4,         /* factor of plans, moves and steps, from one round to the next */
-    AREA_MAX = 1 << 22, /* sections times items: larger problems are left to moves */
+    AREA_MAX = 1 << 22, /* items times sections: larger problems are left to moves */
     SECTIONS = 512,     /* with more sections a step takes longer: make fewer steps */
 };
 
 /* ---- the state ---- */
 
-/* A state without a plan, whose target is the bound. `options` must outlive it. */
+/* Make a state without a plan, whose target is the peak load. `options` must outlive it. */
 static ashlar_status pack_state_init(ashlar_pack_state *state, ashlar_pack_memory *memory,
                                      const ashlar_pack_items *problem,
                                      const ashlar_pack_options *options) {
@@ -47,7 +47,7 @@ static ashlar_status pack_state_init(ashlar_pack_state *state, ashlar_pack_memor
 /* Invariants: proven_bytes <= smallest possible plan <= state->plan_bytes, multiples of `unit`. */
 typedef struct refinement {
     ashlar_pack_state *state;
-    ashlar_pack_valley *valley; /* NULL, as `search`: the problem is too large */
+    ashlar_pack_valley *valley; /* NULL if the problem is too large for it; so is `search` */
     ashlar_pack_eject *eject;
     ashlar_pack_search *search;
     size_t unit; /* divides all sizes, so a plan without needless gaps is a multiple of it */
@@ -97,7 +97,7 @@ static ashlar_status search_round(refinement *r) {
 }
 
 static ashlar_status run_round(refinement *r) {
-    /* A first plan is made even without time, which moves do. */
+    /* Leave the first plan to the moves, which make one even if there is no time. */
     if (r->valley != NULL && r->state->plan_bytes != SIZE_MAX) {
         ashlar__pack_valley_run(r->valley, r->plans);
     }
@@ -113,7 +113,7 @@ static ashlar_status run_round(refinement *r) {
     return ASHLAR_OK;
 }
 
-/* The sections, summed over all items. */
+/* The items' lifetimes in sections, summed up. */
 static uint64_t area_of(const ashlar_pack_items *p) {
     uint64_t area = 0;
     for (size_t i = 0; i < p->count; i++) {
@@ -122,8 +122,8 @@ static uint64_t area_of(const ashlar_pack_items *p) {
     return area;
 }
 
-/* A plan by valleys looks at all sections for each item. A search records every section of every
- * item that it places. */
+/* Create the methods that are fast enough for the problem: to place an item, valleys look at every
+ * section, and the search changes each section that the item is live in. */
 static ashlar_status create(refinement *r) {
     const ashlar_pack_items *p = r->state->problem;
     if ((uint64_t)p->count * p->section_count <= AREA_MAX / 2) {
@@ -136,7 +136,7 @@ static ashlar_status create(refinement *r) {
 }
 
 /* Search, longer in each round, until the plan meets the target, is proven to be the smallest, or
- * the budget is used up. Without a plan to begin with, one is made even without budget. */
+ * the budget is used up. If there is no plan yet, one is made even without time. */
 static ashlar_status refine(ashlar_pack_state *state, size_t *proven_bytes) {
     const ashlar_pack_items *p = state->problem;
     refinement r = {

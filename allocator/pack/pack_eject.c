@@ -20,18 +20,18 @@
 #include "allocator/base/error.h"
 
 enum {
-    LIVE_COUNT = 64,       /* at most so many items up to usual_life are live at once, on average */
-    ATTEMPT_MOVES = 16000, /* an attempt with so many moves fails */
-    VAIN_MOVES = 1000,     /* and so does one that has not lowered least_out_area for so many */
+    LIVE_COUNT = 64,       /* so many short-lived items may be live at once, on average */
+    ATTEMPT_MOVES = 16000, /* an attempt with this many moves fails */
+    VAIN_MOVES = 1000,     /* so does one that has not lowered the area out for so many */
     PHASE_FAILURES = 4,    /* failed attempts that end an early phase; later ones allow more */
-    PHASES = 3,            /* so many from a new plan, then so many from the best one, in turn */
+    PHASES = 3,            /* this many from new plans, then this many from the best one, in turn */
     FIRST_STEP_SHARE = 16, /* a phase's first attempt goes down by 1/16 of the way to the bound */
     GOAL_SHARE = 400,      /* items that end more than 1/400 above the bound may move */
-    ITEMS_OF_MOVE = 4,     /* beginning a phase counts as one move for so many items */
+    ITEMS_OF_MOVE = 4,     /* beginning a phase counts as one move for each 4 items */
     LOOK_EVERY = 32,       /* moves between two reads of the clock */
 };
 
-/* If placing an item takes others out, so many times its area is added to its weight. */
+/* When placing an item takes others out, this many times its area is added to its weight. */
 static const double WEIGHT_OF_EJECTING = 2;
 /* Factor of the cost of taking out the item that was placed just before. */
 static const double COST_OF_UNDOING = 1e6;
@@ -48,13 +48,13 @@ struct ashlar_pack_eject {
     ashlar_pack_movable movable;
     uint32_t life;  /* items that live longer are fixed */
     uint64_t left;  /* moves that may still be made in this run */
-    uint32_t phase; /* how many have begun */
+    uint32_t phase; /* phases begun so far */
     size_t *plan;   /* [count], the smallest plan of this phase */
     size_t plan_top;
     size_t step;     /* how much smaller the next plan is to be, at least */
-    size_t capacity; /* of this attempt */
-    size_t *offsets; /* [count], of this attempt */
-    double out_area; /* bytes times sections, summed over the items that are out, with rounding */
+    size_t capacity; /* no item may end above it in this attempt */
+    size_t *offsets; /* [count], the items' places in this attempt */
+    double out_area; /* sum of bytes times sections of the items that are out, rounded */
     bool *is_out;
     double *weights; /* [count], area times how hard the item was to place */
     uint32_t *heap, heap_count;
@@ -104,8 +104,8 @@ static uint32_t take_heaviest(ashlar_pack_eject *e) {
 
 /* ---- phases ---- */
 
-/* Long-lived items first: those of the fullest section, then the others. Then the short-lived ones,
- * hardest to place first. */
+/* Keys for a new plan, which places long-lived items first: those of the fullest section, then the
+ * others. Short-lived ones follow, hardest to place first. */
 static void set_keys(ashlar_pack_eject *e) {
     const ashlar_pack_items *p = e->state->problem;
     for (size_t i = 0; i < p->count; i++) {
@@ -145,8 +145,8 @@ static ashlar_status begin_phase(ashlar_pack_eject *e, bool *is_begun) {
 
 /* ---- attempts ---- */
 
-/* Take out what ends above the next capacity. False: the fixed items end too high for a smaller
- * one. */
+/* Take out the items that end above the next capacity. False: no capacity below the plan's end
+ * holds the fixed items. */
 static bool begin_attempt(ashlar_pack_eject *e) {
     const ashlar_pack_items *p = e->state->problem;
     const size_t target = e->state->target_bytes;
@@ -253,7 +253,7 @@ static bool may_move(ashlar_pack_eject *e) {
     return true;
 }
 
-/* Move until none is out. *is_done is false after too many moves, or many in vain. */
+/* Move items until none is out. *is_done is false after too many moves, or too many in vain. */
 static ashlar_status attempt(ashlar_pack_eject *e, bool *is_done) {
     double least_area = INFINITY;
     uint32_t least_at = 0; /* the move at which the area that is out was least */

@@ -92,7 +92,7 @@ ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t limit, size_t 
     return ASHLAR_OK;
 }
 
-/* Whether another order could gain little. A capacity must be met: being close does not count. */
+/* Whether another order could gain little. A given capacity must be met: close does not count. */
 static bool is_close(const ashlar_pack_state *state) {
     enum { SHARE = 1024 };
     const bool has_capacity = state->budget.options->capacity_bytes > 0;

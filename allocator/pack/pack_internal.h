@@ -2,8 +2,8 @@
  * pack_internal.h - the parts of the packer: items, taken addresses, the best plan so far, and the
  * methods that improve it (internal).
  *
- * A method that returns `ashlar_status` returns ASHLAR_EHOSTMEM; no other error occurs after the
- * arguments of ashlar_pack() were checked.
+ * Functions that return `ashlar_status` fail only with ASHLAR_EHOSTMEM, once the arguments of
+ * ashlar_pack() are checked.
  */
 #ifndef ASHLAR_PACK_INTERNAL_H
 #define ASHLAR_PACK_INTERNAL_H
@@ -26,7 +26,7 @@ typedef struct ashlar_pack_memory {
 void *ashlar__pack_alloc(ashlar_pack_memory *m, size_t count, size_t bytes);
 
 /* A larger copy of an array if it has room for less than `needed`; else `array` itself. NULL as
- * above: then the old array remains. */
+ * above; the old array remains then. */
 void *ashlar__pack_grow(ashlar_pack_memory *m, void *array, size_t *capacity, size_t needed,
                         size_t bytes);
 
@@ -86,8 +86,8 @@ ashlar_pack_occupancy *ashlar__pack_occupancy_create(ashlar_pack_memory *memory,
 /* Make all addresses free. */
 void ashlar__pack_occupancy_clear(ashlar_pack_occupancy *occupancy);
 
-/* The lowest gap of at least `bytes` bytes at or above `from` in all of the item's sections.
- * Returns where it begins; *gap_end is where it ends, SIZE_MAX if nothing is above it. */
+/* The lowest gap at or above `from` that is free in all of the item's sections and large enough for
+ * it. Returns where it begins; *gap_end is where it ends, SIZE_MAX if nothing is above it. */
 size_t ashlar__pack_occupancy_gap(const ashlar_pack_occupancy *occupancy,
                                   const ashlar_pack_item *item, size_t from, size_t *gap_end);
 
@@ -144,17 +144,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pack_place(ashlar_pack_state *state, siz
 
 /* ---- methods: they keep the best plan in `state`, and stop at its target ---- */
 
-/* Try orders, at most the first `order_count`, until a plan is close to the target. The first order
- * is completed even without budget. */
+/* Try greedy orders, at most the first `order_count`, until a plan is close to the target. The
+ * first order is completed even without budget. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_greedy(ashlar_pack_state *state, size_t order_count);
 
-/* Plans that always fill the lowest valley. NULL: no host memory. */
+/* Plans that always fill the lowest valley (see pack_valley.c). NULL: no host memory. */
 typedef struct ashlar_pack_valley ashlar_pack_valley;
 ashlar_pack_valley *ashlar__pack_valley_create(ashlar_pack_state *state);
 void ashlar__pack_valley_run(ashlar_pack_valley *valley, uint64_t plan_count);
 
-/* Plans made smaller by moving items. `unit` divides all sizes. Without a plan to begin with, one
- * is made even without budget. */
+/* Plans made smaller by moving items. `unit` divides all sizes. If there is no plan yet, one is
+ * made even without budget. */
 typedef struct ashlar_pack_eject ashlar_pack_eject;
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_eject_create(ashlar_pack_state *state, size_t unit,
                                                           ashlar_pack_eject **out);
@@ -178,7 +178,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pack_search_run(ashlar_pack_search *sear
 
 /* ---- which items ejection may move ---- */
 
-/* [begin, end), free of fixed items. */
+/* Addresses [begin, end) that no fixed item uses. */
 typedef struct ashlar_pack_gap {
     size_t begin, end;
 } ashlar_pack_gap;
@@ -199,15 +199,15 @@ typedef struct ashlar_pack_movable {
     ashlar_pack_memory *memory;
     bool *is_movable; /* [count] */
     size_t fixed_top;
-    size_t plan_top; /* no gap above it is of use */
+    size_t plan_top; /* highest end in the plan; no gap above it is of use */
     size_t *starts;  /* [section_count + 1] */
     uint32_t *begin_counts;
     uint32_t *listed;
     size_t listed_capacity;
     ashlar_pack_occupancy *fixed;
-    ashlar_pack_gap *gaps; /* of all items whose gaps were looked for */
+    ashlar_pack_gap *gaps; /* one run for each item whose gaps were looked for */
     size_t gap_count, gap_capacity;
-    size_t *gap_begins, *gap_ends; /* [count], in `gaps`; equal: not looked for yet */
+    size_t *gap_begins, *gap_ends; /* [count], each item's run in `gaps`; equal: none yet */
 } ashlar_pack_movable;
 
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_movable_init(ashlar_pack_movable *m,

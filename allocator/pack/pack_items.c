@@ -1,5 +1,5 @@
-/* pack_items.c - what all methods work with: memory, the buffers as items (sizes rounded up, time
- * divided into sections, the load of each section), the time that is left, and the best plan. */
+/* pack_items.c - what all packing methods use: memory, the buffers as items (sizes rounded up, time
+ * divided into sections, the load of each section), the time that is left, the best plan. */
 #include "allocator/pack/pack_internal.h"
 
 #include <inttypes.h>
@@ -36,7 +36,7 @@ void *ashlar__pack_alloc(ashlar_pack_memory *m, size_t count, size_t bytes) {
     return chunk->array;
 }
 
-/* The old array stays where it is: as capacities double, all old ones together are no larger. */
+/* The old array is kept: capacities double, so all old ones together are no larger than the new. */
 void *ashlar__pack_grow(ashlar_pack_memory *m, void *array, size_t *capacity, size_t needed,
                         size_t bytes) {
     if (needed <= *capacity) {
@@ -104,7 +104,7 @@ static ashlar_status check_buffers(const ashlar_pack_buffer *buffers, size_t cou
                                 i, b->begin, b->end);
         }
         if (!ashlar__align_up(b->bytes, alignment, &bytes) || !ashlar__add(sum, bytes, &sum) ||
-            sum == SIZE_MAX) { /* SIZE_MAX stands for no plan */
+            sum == SIZE_MAX) { /* SIZE_MAX means "no plan" */
             return ashlar__fail(ASHLAR_EOVERFLOW,
                                 "pack: with buffer %zu of %zu bytes the sizes add up to more than "
                                 "size_t holds; is its unit right?",
@@ -143,10 +143,7 @@ static void find_sections(const ashlar_pack_buffer *buffers, ashlar_pack_items *
     ASHLAR_CHECK2(p->section_count <= p->count); /* loads[] has room for one more */
 }
 
-/*
- * Turn loads[], which hold differences to the previous section, into sums. Differences may wrap;
- * their sums do not.
- */
+/* Sum up the sections' loads from differences between neighbours, which may wrap; sums do not. */
 static void sum_loads(ashlar_pack_items *p) {
     size_t load = 0;
     for (size_t i = 0; i < p->count; i++) {
@@ -173,7 +170,7 @@ ashlar_status ashlar__pack_items_init(ashlar_pack_items *out, ashlar_pack_memory
     ashlar_pack_items p = {
         .count = count,
         .items = ashlar__pack_alloc(memory, count, sizeof *p.items),
-        .loads = ashlar__pack_alloc(memory, count + 1, sizeof *p.loads), /* + 1: the last end */
+        .loads = ashlar__pack_alloc(memory, count + 1, sizeof *p.loads), /* + 1: for last ends */
     };
     mark *marks = ashlar__pack_alloc(memory, 2 * count, sizeof *marks);
     ASHLAR_TRY(ashlar__pack_memory_check(memory));

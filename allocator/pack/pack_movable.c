@@ -9,7 +9,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
-enum { AREA_MAX = 1 << 22 }; /* when the lists are this long, items above the goal stay fixed */
+enum { AREA_MAX = 1 << 22 }; /* of all lists; once they are so long, the other items stay fixed */
 
 ashlar_status ashlar__pack_movable_init(ashlar_pack_movable *m, ashlar_pack_memory *memory,
                                         const ashlar_pack_items *problem) {
@@ -51,7 +51,7 @@ static uint64_t mark_movable(ashlar_pack_movable *m, const size_t *plan, uint32_
     return area;
 }
 
-/* Set starts[] and begin_counts[] from the counts of items live in each section. */
+/* Set starts[] and begin_counts[]: count the movable items of each section. */
 static void count_listed(ashlar_pack_movable *m) {
     const ashlar_pack_items *p = m->problem;
     memset(m->starts, 0, (p->section_count + 1) * sizeof *m->starts);
@@ -147,8 +147,8 @@ static void find_gaps(ashlar_pack_movable *m, uint32_t item) {
 
 /* ---- sliding ---- */
 
-/* The items in the way of [offset, offset + bytes): those that begin below its end, less those
- * that end at or below it. Offsets only grow. */
+/* A sweep upwards over offsets. The items in the way of [offset, offset + bytes) are those that
+ * begin below its end, less those that end at or below `offset`. */
 typedef struct slide {
     const ashlar_pack_mark *begins, *ends; /* [placed_count], sorted */
     size_t placed_count, bytes, capacity;
@@ -168,7 +168,7 @@ static void try_offset(slide *s, size_t offset) {
         s->begun_cost += s->begins[s->begun].cost;
     }
     ASHLAR_CHECK3(s->ended <= s->begun);
-    /* Beside large costs the sums lose small ones, and are then equal, or even the wrong way round.
+    /* Rounding: beside large costs the sums lose small ones, so the difference may be 0, or less.
      * What is in the way must cost something all the same, else it would not be taken out. */
     const double left = s->begun_cost - s->ended_cost;
     const double cost = s->begun == s->ended ? 0 : left > 0 ? left : DBL_MIN;
@@ -178,8 +178,8 @@ static void try_offset(slide *s, size_t offset) {
     }
 }
 
-/* Only bottoms of gaps and ends of items are tried: an item anywhere else can be let down to one of
- * these, where nothing more is in its way than before. */
+/* Try only the bottoms of gaps and the ends of items: from anywhere else, an item could sink to one
+ * of these, where nothing more is in its way. */
 static void slide_up(slide *s, const ashlar_pack_gap *gap, const ashlar_pack_gap *last) {
     for (; gap < last && s->least > 0; gap++) {
         const size_t end = gap->end < s->capacity ? gap->end : s->capacity;
@@ -194,7 +194,7 @@ static void slide_up(slide *s, const ashlar_pack_gap *gap, const ashlar_pack_gap
     }
 }
 
-/* In place, by distances that shrink: the marks are few. */
+/* Shell's sort, in place, since there are few marks. */
 static void sort(ashlar_pack_mark *all, size_t count) {
     for (size_t step = count / 2; step > 0; step = step == 2 ? 1 : step * 5 / 11) {
         for (size_t i = step; i < count; i++) {

@@ -38,7 +38,7 @@ struct ashlar_pack_occupancy {
     uint32_t leaf_count; /* a power of two */
 };
 
-/* On each level, at most two nodes' `over` and two nodes' `within`. */
+/* One search needs, on each level, at most two nodes' `over` and two nodes' `within`. */
 enum { LEVELS = 32, SETS_MAX = 4 * LEVELS };
 _Static_assert(LEVELS >= 8 * sizeof(uint32_t), "the tree of most leaves has no more levels");
 
@@ -58,7 +58,7 @@ static size_t find_interval(const interval_set *set, size_t at) {
     return low;
 }
 
-/* A search through a set from the bottom up. Intervals before `next` end at or below the offset. */
+/* A search upwards through a set. Intervals before `next` end at or below the offset searched. */
 typedef struct cursor {
     const interval *next, *end;
 } cursor;
@@ -178,8 +178,8 @@ static void bring_forward(cursor *sets, uint32_t i) {
     sets[0] = moved;
 }
 
-/* Each set raises the offset to its next gap, until one offset is a gap in all sets. The set that
- * raised it last is asked first from then on. */
+/* Each set raises the offset to its next gap, until one offset is a gap in all sets. A set that
+ * raises it is asked first from then on, since it is likely to raise it again. */
 size_t ashlar__pack_occupancy_gap(const ashlar_pack_occupancy *occupancy,
                                   const ashlar_pack_item *item, size_t from, size_t *gap_end) {
     const size_t bytes = item->bytes;

@@ -1,12 +1,13 @@
 /*
  * pack_search.c - the exact search for a plan within a capacity.
  *
- * A depth-first search over the candidates at the edges of a skyline; edges with the fewest
- * candidates come first. It is fast because
+ * A depth-first search that fills a skyline (below) with items from the bottom up. Each step looks
+ * for the edge of a valley at which the fewest items could be placed next, and tries those in turn.
+ * It is fast because
  *   - a part of the skyline that no unplaced item connects with the rest is a problem of its own: a
  *     failure there undoes nothing elsewhere;
  *   - it remembers parts that were found impossible, also for later searches;
- *   - after a number of steps it starts again with other preferences among items.
+ *   - after a number of steps it starts again, and tries items in another order.
  */
 #include "allocator/pack/pack_internal.h"
 
@@ -21,9 +22,9 @@
 #define DONE SIZE_MAX   /* the floor of a section without unplaced items: a wall */
 #define NONE UINT32_MAX /* no item */
 
-/* What undoing restores: an item was placed, or sections [first, end) were closed or raised. */
+/* A change that can be undone: an item placed, or sections [first, end) closed or raised. */
 typedef struct sky_change {
-    size_t floor; /* before */
+    size_t floor; /* of these sections, before */
     uint32_t item, first, end;
     bool was_closed;
 } sky_change;
@@ -95,8 +96,8 @@ static inline size_t wall_right(const skyline *b, uint32_t end) {
 
 /* ---- changes ---- */
 
-/* Where host memory runs out the skyline is wrong from here on, and memory->has_failed tells the
- * search, which ends. */
+/* If host memory runs out, the change is lost and the skyline can no longer be undone. The search
+ * sees memory->has_failed and ends. */
 static void record(skyline *b, sky_change change) {
     sky_change *changes = ashlar__pack_grow(b->memory, b->changes, &b->change_capacity,
                                             b->change_count + 1, sizeof *changes);
@@ -116,7 +117,7 @@ static void place(skyline *b, uint32_t item) {
     b->is_placed[item] = true;
     b->offsets[item] = offset;
     for (uint32_t s = x->first; s < x->end; s++) {
-        ASHLAR_CHECK2(b->floors[s] == offset && !b->is_closed[s]); /* it rests in one valley */
+        ASHLAR_CHECK2(b->floors[s] == offset && !b->is_closed[s]); /* the item lies in one valley */
         ASHLAR_CHECK2(b->rests[s] >= x->bytes);
         b->rests[s] -= x->bytes;
         b->floors[s] = b->rests[s] == 0 ? DONE : offset + x->bytes;
@@ -132,7 +133,7 @@ static void close_section(skyline *b, uint32_t section) {
     b->is_closed[section] = true;
 }
 
-/* Raise a closed valley, whose sections are then open again. */
+/* Raise the floor of a valley whose sections are all closed, which opens them again. */
 static void raise_floor(skyline *b, uint32_t first, uint32_t end, size_t floor) {
     record(b, (sky_change){.floor = b->floors[first],
                            .item = NONE,
@@ -210,14 +211,14 @@ typedef struct edge_search {
     uint32_t *stuck;
 } edge_search;
 
-/* Bytes below the capacity that section s may leave empty. */
+/* The bytes that section s can still leave empty, below the capacity. */
 static size_t slack(const skyline *b, uint32_t s) {
     ASHLAR_CHECK2(b->floors[s] <= b->capacity && b->rests[s] <= b->capacity - b->floors[s]);
     return b->capacity - b->floors[s] - b->rests[s];
 }
 
-/* Count the candidates of an edge. If nothing rests there, its floor rises at least to a wall, or
- * by the smallest item of the valley that is not live there. */
+/* Count the candidates of an edge. "Nothing" is one if the section has the slack for it: its floor
+ * then rises at least to a wall, or by the smallest item of the valley that is not live there. */
 static void count_candidates(const skyline *b, const valley *h, sky_edge *edge) {
     size_t least = h->depth;
     for (uint32_t k = b->first_at[edge->first]; k < b->first_at[edge->end]; k++) {
@@ -246,7 +247,7 @@ static bool consider(edge_search *l, const valley *h, sky_edge edge) {
     return true;
 }
 
-/* Consider both edges of each run of open sections. False: stuck. */
+/* Consider both edges of each run of open sections. False: one has no candidate. */
 static bool search_valley(edge_search *l, const valley *h, bool *is_open) {
     const skyline *b = l->skyline;
     for (uint32_t first = h->first, end; first < h->end; first = end) {
@@ -266,7 +267,8 @@ static bool search_valley(edge_search *l, const valley *h, bool *is_open) {
     return true;
 }
 
-/* Nothing more can rest in the valley: raise it to its lower wall. False: stuck. */
+/* Nothing more can rest in the valley: raise it to its lower wall. False: it has too little
+ * slack. */
 static bool fill_up(edge_search *l, const valley *h) {
     for (uint32_t s = h->first; s < h->end; s++) {
         if (h->depth == SIZE_MAX || h->depth > slack(l->skyline, s)) {
@@ -366,28 +368,28 @@ static ashlar_status init_skyline(skyline *out, ashlar_pack_memory *memory,
 /* ---- the search ---- */
 
 enum {
-    MEMORY_SHIFT = 18, /* 2^18 keys of impossible parts; a new one may overwrite an old one */
-    RUN_STEPS = 1000,  /* of the shortest run */
+    MEMORY_SHIFT = 18, /* room for 2^18 keys of impossible parts; new ones may overwrite old ones */
+    RUN_STEPS = 1000,  /* steps of the shortest run */
     LOOK_EVERY = 1024, /* steps between two reads of the clock */
 };
 
 /* A choice that the search has made. */
 typedef struct level {
-    uint64_t key;        /* of the part, before the choice */
+    uint64_t key;        /* key_of() the part, before the choice */
     size_t change_count; /* of the skyline, before the choice */
     uint32_t first, end; /* the part's sections, connected by unplaced items */
-    sky_edge edge;       /* where it chooses */
+    sky_edge edge;       /* where the choice is made */
     bool has_item;       /* an item has been tried */
     bool is_empty;       /* nothing rests there, which is tried last */
-    uint32_t item;       /* the last one tried */
-    double value;        /* of that item */
+    uint32_t item;       /* the last item tried */
+    double value;        /* its value_of() */
 } level;
 
 struct ashlar_pack_search {
     ashlar_pack_state *state;
     skyline skyline;
     uint64_t *memory;       /* [1 << MEMORY_SHIFT], keys; 0: empty slot */
-    size_t memory_capacity; /* of the last search: parts that fail at it fail at any smaller one */
+    size_t memory_capacity; /* of the last search; `memory` holds for smaller ones, too */
     double *preferences;    /* by item: the higher, the earlier it is tried in this run */
     level *levels;
     size_t level_count, level_capacity;
@@ -415,7 +417,7 @@ static void draw_preferences(ashlar_pack_search *search) {
     }
 }
 
-/* Prefer items that make the skyline simpler. */
+/* Prefer items that simplify the skyline: they reach a wall's height, or fill a valley's width. */
 static double value_of(const ashlar_pack_search *search, uint32_t item) {
     const skyline *b = &search->skyline;
     const ashlar_pack_item *x = &b->problem->items[item];
@@ -428,8 +430,8 @@ static double value_of(const ashlar_pack_search *search, uint32_t item) {
     return value * (left > floor && right > floor ? 2 : 1);
 }
 
-/* Make the top level's next choice: the candidate of the highest value below the last one's; of
- * equal values, the lower index comes first. False: there is none. */
+/* Make the top level's next choice: of the candidates with a lower value than the last one tried,
+ * the highest; of equal values, the lower index comes first. False: there is none. */
 static bool choose(ashlar_pack_search *search) {
     skyline *b = &search->skyline;
     level *top = &search->levels[search->level_count - 1];
@@ -482,7 +484,7 @@ static bool go_back(ashlar_pack_search *search, uint32_t stuck) {
 
 /* ---- runs ---- */
 
-/* Find the next edge: in the part of the last choice or, if that is filled, anywhere. */
+/* Find the next edge to choose at: in the last choice's part or, if that is filled, anywhere. */
 static edge_result look(ashlar_pack_search *search, sky_edge *edge, uint32_t *stuck) {
     const uint32_t all = (uint32_t)search->state->problem->section_count;
     edge_result view = FILLED;
@@ -493,7 +495,7 @@ static edge_result look(ashlar_pack_search *search, sky_edge *edge, uint32_t *st
     return view != FILLED ? view : find_edge(&search->skyline, 0, all, edge, stuck);
 }
 
-/* Make a step forward, to a new level, or find that there is none. */
+/* Make a choice, on a new level. STUCK, FILLED: there is none to make. */
 static edge_result advance(ashlar_pack_search *search, uint32_t *stuck) {
     level new = {0};
     const edge_result view = look(search, &new.edge, stuck);
@@ -512,7 +514,7 @@ static edge_result advance(ashlar_pack_search *search, uint32_t *stuck) {
     level *levels = ashlar__pack_grow(search->state->memory, search->levels,
                                       &search->level_capacity, search->level_count + 1, sizeof new);
     if (levels == NULL) {
-        return STUCK; /* the caller looks at has_failed */
+        return STUCK; /* the caller checks memory->has_failed */
     }
     search->levels = levels;
     search->levels[search->level_count++] = new;

@@ -21,8 +21,8 @@
 /* What an item's key is made of. */
 typedef struct recipe {
     unsigned bytes_eighths, life_eighths; /* powers of size and lifetime, in eighths */
-    unsigned load_squarings;              /* power 2^n of the highest load */
-    unsigned edge_eighths;                /* factor of items at an edge of the valley, in eighths */
+    unsigned load_squarings;              /* n: the highest load has the power 2^n */
+    unsigned edge_eighths;                /* factor of items at the valley's edges, in eighths */
 } recipe;
 
 struct ashlar_pack_valley {
@@ -80,7 +80,7 @@ static uint32_t *choose(ashlar_pack_valley *v, uint32_t first, uint32_t end, dou
 static void raise_floor(ashlar_pack_valley *v, uint32_t first, uint32_t end) {
     const size_t left = first > 0 ? v->floors[first - 1] : SIZE_MAX;
     const size_t right = end < v->state->problem->section_count ? v->floors[end] : SIZE_MAX;
-    ASHLAR_CHECK2(left != SIZE_MAX || right != SIZE_MAX); /* every item fits into all sections */
+    ASHLAR_CHECK2(left != SIZE_MAX || right != SIZE_MAX); /* else each item fits in the valley */
     set_floors(v, first, end, left < right ? left : right);
 }
 

@@ -186,8 +186,8 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* After merging, an allocation that counts in a step's peak may be unplanned. So the bound is
- * lowered to the plan's bytes. */
+/* Place the slots of all streams. A merged recording's peak may count allocations that are not
+ * planned; so bound_bytes is at most plan_bytes. */
 static ashlar_status place_streams(ashlar_plan *plan, const ashlar_recording *recording,
                                    uint64_t search_ms, const size_t *room) {
     ashlar_pack_options options = {.alignment = ASHLAR_BLOCK_ALIGN, .time_budget_ms = search_ms};

@@ -1,6 +1,6 @@
 /*
- * plan.h - what a step allocates, and where each allocation goes in the plan memories: recordings
- * and slots (internal).
+ * plan.h - recordings of what steps allocate, and plans made of them: a slot, which is a place in a
+ * plan memory (planner.h), for each allocation of a step (internal).
  *
  * Why a slot may be handed out. Time passes from slot to slot as requests are served, and never
  * goes back within a step. The slots with i <= t < slots[i].end were live at time t of the recorded
@@ -10,7 +10,7 @@
  * has come, and puts its block, if still live, on the late list of the plan memory. A request gets
  * slot i if i <= t < slots[i].end and no late block overlaps the slot.
  *
- * Invariants:
+ * Invariants of an ashlar_plan:
  *   i < slots[i].end <= count for every planned slot; slots[i].bytes == 0 for every other one
  *   slots[i].end == count if slots[i].is_shared
  *   expiry[k]->end <= expiry[k + 1]->end,  expired_to[count] == expiry_count <= count
@@ -28,22 +28,8 @@
 
 /* ---- recordings ---- */
 
-/*
- * The allocations of a step in their order. Time is counted in allocations of the step: allocation
- * i happens at time i, and its block lives in [i, e) if e allocations had been made when it was
- * freed. Two blocks are live at the same time exactly if each begins before the other ends. The
- * slot of a *shared* block, which several streams use, is held to the end of the step: the next
- * step begins behind all those uses.
- *
- * Invariants of a closed recording (ashlar__recording_is_sound):
- *   i < allocs[i].end <= count,  or  allocs[i].end == ASHLAR_NOT_PLANNED
- *   allocs[i].stream_idx < stream_count <= ASHLAR_PLAN_STREAMS_MAX
- *   allocs[i].bytes > 0,  allocs[i].tag < ASHLAR_TAG_COUNT
- *   allocs[i].end == ASHLAR_NOT_PLANNED if allocs[i].is_refused
- *   peaks[] <= ashlar__recording_find_peaks(), for as many steps as are merged
- */
-
-/* How many slots that were passed over a replay keeps for requests that come out of order. */
+/* How many of the slots that it passed over a replay remembers, for requests that come out of the
+ * recorded order. */
 enum { ASHLAR_REPLAY_SKIPPED_MAX = 16 };
 
 /* `end` of an allocation that outlives its step. */
@@ -53,13 +39,26 @@ enum { ASHLAR_REPLAY_SKIPPED_MAX = 16 };
 #define ASHLAR_RECORDING_MAX ((uint32_t)1 << 30)
 _Static_assert(ASHLAR_RECORDING_MAX < UINT32_MAX / 2, "sums of counts fit, and are no NOT_PLANNED");
 
+/*
+ * A recording has the allocations of a step in their order. Time is counted in allocations of the
+ * step: allocation i happens at time i, and its block lives in [i, e) if e allocations had been
+ * made when it was freed. Two blocks are live at the same time exactly if each begins before the
+ * other ends. A *shared* block, one that several streams use, keeps its slot to the end of the
+ * step, since the next step begins behind all those uses.
+ *
+ * Invariants of a closed recording (ashlar__recording_is_sound):
+ *   i < allocs[i].end <= count,  or  allocs[i].end == ASHLAR_NOT_PLANNED
+ *   allocs[i].stream_idx < stream_count <= ASHLAR_PLAN_STREAMS_MAX
+ *   allocs[i].bytes > 0,  allocs[i].tag < ASHLAR_TAG_COUNT
+ *   allocs[i].end == ASHLAR_NOT_PLANNED if allocs[i].is_refused
+ */
 typedef struct ashlar_recorded {
-    size_t bytes; /* asked for; of a refusal, the least that was refused */
+    size_t bytes; /* requested; if is_refused: the smallest size that was refused */
     uint32_t end; /* allocations made before this one's block was freed, or ASHLAR_NOT_PLANNED */
     unsigned char tag;
     unsigned char stream_idx; /* the block's request was on stream_states[stream_idx] */
-    bool is_landing : 1;      /* in one of the merged steps, the allocation before this one was left
-                               * out */
+    bool is_landing : 1;      /* one of the merged steps leaves out the allocation before this one,
+                               * and goes on here */
     bool is_shared : 1;       /* freed on a stream other than its own, or passed to
                                * ashlar_record_stream() for one */
     bool is_refused : 1; /* a request that was refused: it is not planned, and a replay expects it
@@ -68,8 +67,8 @@ typedef struct ashlar_recorded {
 
 typedef struct ashlar_recording {
     ashlar_recorded *allocs;     /* [count] */
-    const ashlar_block **blocks; /* [count], NULL for freed ones; no array once the recording is
-                                  * closed */
+    const ashlar_block **blocks; /* [count], the live blocks, NULL where one was freed; the array is
+                                  * gone once the recording is closed */
     uint32_t count;
     uint32_t capacity;
     ashlar_stream_state
@@ -78,14 +77,14 @@ typedef struct ashlar_recording {
     size_t peaks[ASHLAR_PLAN_STREAMS_MAX]; /* by stream_idx: a step's peak of live bytes on that
                                             * stream, the highest of all merged steps; set once
                                             * the recording is measured or loaded */
-    size_t held_peaks[ASHLAR_PLAN_STREAMS_MAX]; /* the same, but each slot counts for as long as it
-                                                 * is held; 0 in a recording that was loaded */
+    size_t held_peaks[ASHLAR_PLAN_STREAMS_MAX]; /* the same, but shared blocks count to the end of
+                                                 * the step; 0 in a recording that was loaded */
     bool is_incomplete; /* host memory ran out: the recording is of no use */
 } ashlar_recording;
 
 void ashlar__recording_finish(ashlar_recording *recording);
 
-/* Whether the invariants hold. O(count), for assertions. */
+/* Whether the invariants of a closed recording hold. O(count), for assertions. */
 bool ashlar__recording_is_sound(const ashlar_recording *recording);
 
 /*
@@ -98,7 +97,7 @@ void ashlar__recording_add(ashlar_recording *recording, size_t bytes, unsigned t
                            ashlar_stream_state *state, ashlar_block *block);
 
 /* _end: record that `block` is freed now. _share: record that more streams than its own use it.
- * False: it is not a live block of this recording. */
+ * They return false if `block` is not a live block of this recording. */
 bool ashlar__recording_end(ashlar_recording *recording, const ashlar_block *block);
 bool ashlar__recording_share(ashlar_recording *recording, const ashlar_block *block);
 
@@ -109,7 +108,7 @@ static inline uint32_t ashlar__recording_held_to(const ashlar_recording *recordi
     return a->is_shared && a->end != ASHLAR_NOT_PLANNED ? recording->count : a->end;
 }
 
-/* Set is_referenced of the recording's stream states. */
+/* Set is_referenced of the recording's stream states, so that they are not deleted. */
 void ashlar__recording_mark_referenced(const ashlar_recording *recording);
 
 /* End the recording: blocks that are still live outlive the step, and nothing can be added. */
@@ -117,7 +116,7 @@ void ashlar__recording_close(ashlar_recording *recording);
 
 /*
  * Find the peaks of live bytes of a closed recording: each planned allocation counts as much as its
- * slot, from its beginning to its free, or if `is_held`, for as long as its slot is held.
+ * slot, until it is freed, or if `is_held`, until ashlar__recording_held_to().
  *
  * peaks   by stream_idx; unchanged on failure
  *
@@ -142,9 +141,9 @@ static inline size_t ashlar__recording_held_bytes(const ashlar_recording *record
  * two, is planned only if both are, and shared if one is. Refusals are paired only with refusals,
  * and such a pair has the smaller size. The streams of `base` keep their indices.
  *
- * What a step of one recording leaves out right before one of its own allocations never has that
- * one's tag and stream, so a search for the next allocation with these finds its own. If `more`
- * consists of several merged steps, this may not hold: then it is refused.
+ * A replay looks for the next slot with the request's tag and stream. So a step of either recording
+ * finds its own slots in a plan of both: what it leaves out right before one of its allocations
+ * never has that one's tag and stream. If `more` is itself merged, this may fail; so does the call.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW (too much, or refused); then *out is unchanged.
  */
@@ -159,14 +158,14 @@ struct ashlar_slot {
     size_t bytes; /* a multiple of ASHLAR_BLOCK_ALIGN; 0: not planned */
     union {
         ashlar_block *slot_block; /* describes the block that starts at this slot's offset */
-        size_t unplanned;         /* if bytes == 0: the recorded size; in slots[count]: 0. If
-                                   * is_refused: requests of less than that were not refused */
+        size_t unplanned;         /* if bytes == 0: the recorded size, of a refused request the
+                                   * smallest that was refused; in slots[count]: 0 */
     };
-    ashlar_block *before; /* slot block of the slot that ends when this one begins, which must be
-                           * dead by then; if none ends: ashlar__no_slot_block; if several do:
-                           * ashlar__many_slot_blocks */
+    ashlar_block *before; /* slot block of the slot that ends when this one begins; it must be free
+                           * before this slot is handed out. If no slot ends then:
+                           * ashlar__no_slot_block; if several do: ashlar__many_slot_blocks */
     uintptr_t who;        /* ashlar__slot_who() of the requests that this slot serves */
-    uint32_t end;         /* the slot is dead from allocation number `end` on */
+    uint32_t end;         /* from allocation number `end` on, other slots may have its addresses */
     unsigned char tag;
     unsigned char stream_idx;
     bool is_shared;  /* its block's uses on other streams are noted in the plan memory */
@@ -181,7 +180,7 @@ static inline uintptr_t ashlar__slot_who(ashlar_stream stream, unsigned tag) {
     return (uintptr_t)stream ^ (uintptr_t)tag << 56;
 }
 
-/* The size of the largest request that a slot can serve; not of a refused one's. */
+/* The size of the largest request that the slot stands for; if is_refused, of the smallest. */
 static inline size_t ashlar__slot_room(const ashlar_slot *slot) {
     return slot->bytes > 0 ? slot->bytes : slot->unplanned;
 }
@@ -202,8 +201,9 @@ typedef struct ashlar_plan {
                                  * stream */
     const ashlar_slot **expiry; /* [expiry_count], the planned slots by `end` */
     uint32_t expiry_count;
-    uint32_t *expired_to; /* [count + 1], by time: number of planned slots that end by then */
-    uint32_t *landings;   /* [landing_count], rising: see ashlar_recorded.is_landing */
+    uint32_t *expired_to; /* [count + 1]; expired_to[t]: number of planned slots with end <= t */
+    uint32_t *landings;   /* [landing_count], ascending indices of the slots of landings: see
+                           * ashlar_recorded.is_landing */
     uint32_t landing_count;
     ashlar_stream_plan stream_plans[ASHLAR_PLAN_STREAMS_MAX];
     ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX]; /* the streams that the slots' `who` names */
@@ -224,7 +224,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_make(const ashlar_recording *record
                                                   uint64_t search_ms, const size_t *room,
                                                   ashlar_plan **out);
 
-/* The slots alone, without places in memory: to find out which of them would serve a step. */
+/* Make a plan without packing it: its slots have no offsets, but show what would serve a step. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_outline(const ashlar_recording *recording,
                                                      ashlar_plan **out);
 
@@ -235,8 +235,8 @@ void ashlar__plan_free(ashlar_plan *plan); /* NULL is allowed */
  * Cost: O(slots), or O(streams) if no stream has changed. */
 void ashlar__plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams);
 
-/* Stand-ins in ashlar_slot.before. The one for no slot block is never taken. The one for several is
- * always taken, so that a request takes the slow way, which looks at each slot block. */
+/* Stand-ins in ashlar_slot.before where no slot ends, or several do. The first is never taken. The
+ * second always is, so that a request takes the slow path, which looks at each slot block. */
 extern ashlar_block ashlar__no_slot_block, ashlar__many_slot_blocks;
 
 /* Whether a plan has slots in the plan memory of a stream. False if `plan` is NULL. */

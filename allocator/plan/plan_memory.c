@@ -1,5 +1,5 @@
-/* plan_memory.c - placing plan memory in a block of the heap, keeping its list of late blocks
- * (plan.h), and checking it. */
+/* plan_memory.c - placing plan memory in a block of the heap, noting which streams use it and which
+ * of its blocks are late (plan.h), returning it, and checking it. */
 #include "allocator/plan/planner.h"
 
 #include "allocator/base/check_level.h"
@@ -36,8 +36,8 @@ ashlar_plan_memory *ashlar__plan_memory_new(size_t count) {
     return memory;
 }
 
-/* Reserve room in the page map for all slot blocks, before anything is changed. A page in which
- * only one slot block starts needs no table. */
+/* Reserve room in the page map for all slot blocks, before anything is changed. Only a page in
+ * which several blocks start needs a table of them. */
 static ashlar_status reserve_map(ashlar_page_map *map, const ashlar_block *block,
                                  const size_t *offsets, size_t count) {
     ashlar_status status = ASHLAR_OK;
@@ -111,7 +111,8 @@ static bool note_use(ashlar_plan_memory *memory, ashlar_heap *heap, ashlar_strea
     return use != NULL;
 }
 
-/* Note a use that ends now. The memory's own stream needs none: it comes next, too. */
+/* Note that a stream's use of the memory ends now. That of the memory's own stream needs no note:
+ * the next step's work is queued on the same stream. */
 static bool note_end(ashlar_plan_memory *memory, ashlar_heap *heap, ashlar_stream_state *state) {
     if (state == memory->stream_state) {
         return true;
@@ -123,7 +124,7 @@ static bool note_end(ashlar_plan_memory *memory, ashlar_heap *heap, ashlar_strea
 bool ashlar__plan_memory_vacate_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
                                        ashlar_block *slot_block, ashlar_stream_state *state) {
     ASHLAR_CHECK2(ashlar__block_is_of_slot(slot_block) && slot_block->prev == memory->block);
-    /* A late block belongs to no slot any more, and this step may hand out its addresses again. */
+    /* Not a late block: this step may hand out its addresses again, before the uses are over. */
     if (!memory->is_busy || slot_block->slot == NULL || !slot_block->slot->is_shared) {
         return false;
     }
@@ -141,11 +142,12 @@ bool ashlar__plan_memory_vacate_locked(ashlar_plan_memory *memory, ashlar_heap *
 
 /* ---- the end ---- */
 
-/* Vacate a late block that is away: the memory's own block waits for its uses from now on. */
+/* Vacate a late block that was freed while streams may still use it: from now on the plan memory's
+ * own block waits for these uses. */
 static void take_over(ashlar_plan_memory *memory, ashlar_heap *heap, ashlar_block *late) {
     bool is_noted = true;
     for (const ashlar_use *use = late->uses; use != NULL && is_noted; use = use->next) {
-        is_noted = use->stream_state == memory->stream_state || /* is stamped when memory goes */
+        is_noted = use->stream_state == memory->stream_state || /* stamped when the memory ends */
                    note_use(memory, heap, use->stream_state, use->tick);
     }
     if (is_noted) {
@@ -154,8 +156,8 @@ static void take_over(ashlar_plan_memory *memory, ashlar_heap *heap, ashlar_bloc
     }
 }
 
-/* Whether parts of the memory's block can become gaps while others are live: all other streams'
- * uses of it must be over, or come before what its stream does next. */
+/* Whether parts of the memory's block can become gaps while others are live. No stream but the
+ * zone's owner may use a gap, so the owner is made to wait for other streams' uses of the block. */
 static bool can_split(const ashlar_plan_memory *memory, ashlar_heap *heap) {
     ashlar_stream_state *state = memory->stream_state;
     bool is_joined = !ashlar__block_is_shared(memory->block);
@@ -172,14 +174,14 @@ static size_t aligned(size_t bytes) {
     return (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1);
 }
 
-/* Make what was requested of a slot block, which lies in `gap`, a block of the heap. It may have no
- * class's size, so no cache may take it: it is SHARED, though by nobody. */
+/* Make the requested bytes of a live slot block, which lies in `gap`, a block of the heap. Its size
+ * may be no size class's, so it is marked SHARED, which keeps it out of caches when it is freed. */
 static ashlar_block *make_ordinary(ashlar_heap *heap, ashlar_block *gap,
                                    const ashlar_block *slot_block) {
     ashlar_block *block = NULL;
     const ashlar_status status = ashlar__heap_take_run(heap, gap, slot_block->offset,
                                                        aligned(slot_block->requested), &block);
-    ASHLAR_ASSERT(status == ASHLAR_OK); /* the map has its place, and the nodes are reserved */
+    ASHLAR_ASSERT(status == ASHLAR_OK); /* its map entry and the nodes were reserved before */
     block->requested = slot_block->requested;
     block->stream_state = slot_block->stream_state;
     block->tag = slot_block->tag;
@@ -188,7 +190,7 @@ static ashlar_block *make_ordinary(ashlar_heap *heap, ashlar_block *gap,
     return block;
 }
 
-/* Return the block to the heap, but for what is live. */
+/* Return the memory's block to the heap, except for the slot blocks in it that are live. */
 static void split(ashlar_plan_memory *memory, ashlar_heap *heap) {
     ashlar_block *prev = memory->block->prev, *gap = memory->block;
     gap = prev != NULL && prev->state == ASHLAR_BLOCK_FREE ? prev : gap;
@@ -218,8 +220,8 @@ bool ashlar__plan_memory_end_locked(ashlar_plan_memory *memory, ashlar_heap *hea
         ashlar__page_map_set(&heap->map, memory->slot_blocks[i].offset, NULL);
     }
     block->state = ASHLAR_BLOCK_USED;
-    ashlar__page_map_set(&heap->map, block->offset,
-                         block); /* a used block, also while it is away */
+    /* A used block is in the page map, even while it waits for streams that may still use it. */
+    ashlar__page_map_set(&heap->map, block->offset, block);
     if (is_live) {
         split(memory, heap);
     } else {
@@ -262,7 +264,7 @@ size_t ashlar__plan_memory_live_bytes(const ashlar_plan_memory *memory) {
     return bytes;
 }
 
-/* The bytes of taken slot blocks. If no step is in the plan memory, they are all on the late list,
+/* The bytes of taken slot blocks. If no step uses the plan memory, they are all on the late list,
  * which is far shorter than the list of all slot blocks. */
 static size_t taken_bytes(const ashlar_plan_memory *memory) {
     size_t bytes = 0;

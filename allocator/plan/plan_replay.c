@@ -29,7 +29,7 @@ static uint32_t next_of(const ashlar_replay *replay) {
     return (uint32_t)(replay->next - replay->plan->slots);
 }
 
-/* A slot that fits no request. */
+/* A slot that fits no request: bytes is 0. */
 static const ashlar_slot no_slot;
 
 ashlar_replay ashlar__no_replay = {.next = &no_slot};
@@ -78,7 +78,7 @@ void ashlar__replay_start(ashlar_replay *replay, ashlar_plan *plan) {
 }
 
 /* Undo hold(), and bring `expired` up to date. ashlar__replay_serve() need not advance it, because
- * before handing a slot out it has seen that the slots ending there are dead. */
+ * it hands out a slot only after seeing that the blocks of the slots that end there are freed. */
 static void let_go(ashlar_replay *replay) {
     replay->next = replay->next == &no_slot ? replay->held : replay->next;
     const uint32_t next = next_of(replay);
@@ -103,7 +103,7 @@ static bool overlaps(const ashlar_block *block, size_t begin, size_t end) {
 static bool is_clear(ashlar_replay *replay, const ashlar_slot *slot) {
     ashlar_plan_memory *memory = replay->memories[slot->stream_idx];
     if (memory == NULL) {
-        return true; /* in ashlar__replay_find_served() */
+        return true; /* ashlar__replay_find_served() replays without memory */
     }
     ASHLAR_CHECK2(slot->bytes > 0 && replay->late_count >= memory->late_count);
     const size_t begin = slot->slot_block->offset, end = begin + slot->bytes;
@@ -149,7 +149,8 @@ static bool names(const ashlar_replay *replay, ashlar_stream stream) {
     return stream_idx < replay->plan->stream_count;
 }
 
-/* An allocation left out of the plan, because its stream has ended, may come on any new stream. */
+/* Whether the slot is for requests on `stream`. An allocation that is not planned because its
+ * stream has ended may come on any stream that the plan does not name. */
 static bool is_for(const ashlar_replay *replay, const ashlar_slot *slot, ashlar_stream stream) {
     const ashlar_stream named = replay->streams[slot->stream_idx];
     return named == stream ||
@@ -182,7 +183,7 @@ static uint32_t find_landing(const ashlar_replay *replay, const request *r) {
     return low < plan->landing_count ? plan->landings[low] : plan->count;
 }
 
-/* Note that slot i is passed over. */
+/* Remember that slot i is passed over, and forget the oldest one if there are too many. */
 static void skip(ashlar_replay *replay, uint32_t i) {
     ASHLAR_CHECK2(replay->skipped_count == 0 || replay->skipped[replay->skipped_count - 1] < i);
     if (replay->skipped_count == ASHLAR_REPLAY_SKIPPED_MAX) {
@@ -193,8 +194,8 @@ static void skip(ashlar_replay *replay, uint32_t i) {
     replay->skipped[replay->skipped_count++] = i;
 }
 
-/* Take a passed-over slot for a request that is live at this time of the recorded step; NULL: there
- * is none. */
+/* Take, for a request, a slot that was passed over and was still live at this time of the recorded
+ * step. NULL: there is none. */
 static const ashlar_slot *take_skipped(ashlar_replay *replay, const request *r) {
     for (uint32_t k = 0; k < replay->skipped_count; k++) {
         const ashlar_slot *slot = &replay->plan->slots[replay->skipped[k]];
@@ -211,7 +212,7 @@ static const ashlar_slot *take_skipped(ashlar_replay *replay, const request *r) 
     return NULL;
 }
 
-/* The next slot that fits the request; plan->count: none among the next few kinds of slots. */
+/* The next slot that fits the request; plan->count: none in the next few runs of alike slots. */
 static uint32_t look_ahead(const ashlar_replay *replay, const request *r) {
     uint32_t i = next_of(replay);
     for (int kinds = 0; i < replay->plan->count && kinds <= ASHLAR_PLAN_LOOK_AHEAD; kinds++) {
@@ -266,8 +267,9 @@ static const ashlar_slot *take_slot(ashlar_replay *replay, uint32_t i) {
     return &replay->plan->slots[i];
 }
 
-/* Where time passes to if the next slot is a refusal that fits the request. It may be that of
- * another merged step than this one, which lands on a slot of its own. */
+/* The slot to go on with if the next one stands for a refused request that fits this one. Perhaps
+ * only another of the merged steps was refused there, and this one goes on at a landing: if one
+ * fits the request and nothing is in its way, it is preferred. */
 static uint32_t refusal_or_landing(ashlar_replay *replay, const request *r) {
     const uint32_t i = find_landing(replay, r);
     return i < replay->plan->count && replay->plan->slots[i].bytes > 0 && would_be_clear(replay, i)
@@ -360,15 +362,16 @@ void ashlar__replay_forget_stream(ashlar_replay *replay, const ashlar_stream_sta
     }
 }
 
-/* ---- another recording's step ---- */
+/* ---- whether one recording's plan serves another's step ---- */
 
-/* What serves each allocation of a step: its slot, and the time after it. */
+/* What serves one allocation of the step: its slot, and the replay's time after it. */
 typedef struct served {
     const ashlar_slot *slot;
     uint32_t time;
 } served;
 
-/* Whether each block is given back while its slot is held, and planned as it is. */
+/* Whether each allocation of `more` has a slot exactly if it is planned, is freed before its slot
+ * ends, and is shared only if the slot is. `by`: [more->count]. */
 static bool are_held(const ashlar_recording *more, const served *by) {
     bool is_so = true;
     for (uint32_t i = 0; i < more->count && is_so; i++) {
@@ -381,8 +384,8 @@ static bool are_held(const ashlar_recording *more, const served *by) {
     return is_so;
 }
 
-/* Replay the step of `more` on the outline of a plan, where no block is in the way. A stream's
- * state stands for its handle. */
+/* Replay the step of `more` on the outline of a plan of `base`: without memory, no block is in the
+ * way. The address of a stream's state stands for the stream's handle. */
 static bool serves_all(ashlar_plan *plan, const ashlar_recording *base,
                        const ashlar_recording *more, served *by) {
     ashlar_replay replay = {.plan = plan, .next = plan->slots};
@@ -397,7 +400,8 @@ static bool serves_all(ashlar_plan *plan, const ashlar_recording *base,
         const uint32_t next = next_of(&replay);
         const ashlar_slot *slot = take(&replay, &r);
         by[i].time = next_of(&replay);
-        by[i].slot = slot == NULL && by[i].time > next ? replay.next - 1 : slot; /* unplanned? */
+        /* If time has passed without a block, the slot that was found is not planned. */
+        by[i].slot = slot == NULL && by[i].time > next ? replay.next - 1 : slot;
         is_so = by[i].slot != NULL && !by[i].slot->is_refused && !a->is_refused;
     }
     return is_so && are_held(more, by);

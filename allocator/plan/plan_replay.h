@@ -1,4 +1,4 @@
-/* plan_replay.h - a step under way: one thread's replay of a plan, or its recording (internal).
+/* plan_replay.h - a thread's step under way, which replays a plan or is recorded (internal).
  *
  * plan.h tells why a block handed out here overlaps no live block.
  *
@@ -15,11 +15,12 @@
 
 typedef struct ashlar_replay ashlar_replay;
 
-/* The replay outside any step. It serves nothing, so a request need not ask if there is a step. */
+/* What a thread's cache refers to outside steps: it fits no request, so that a hit need not ask
+ * whether there is a step. */
 extern ashlar_replay ashlar__no_replay;
 
-/* Lock: while a thread is inside its cache, the replay is that thread's; otherwise the allocator's
- * lock guards every field. */
+/* Lock: a thread that takes or frees a block without the lock (core.h: "inside its cache") owns its
+ * replay meanwhile; otherwise the allocator's lock guards every field. */
 struct ashlar_replay {
     const ashlar_slot *next; /* the slot expected to serve the next request. While any block is
                               * late: a stand-in that fits no request */
@@ -27,16 +28,16 @@ struct ashlar_replay {
     uint32_t expired;        /* number of plan->expiry entries known to have ended; may lag behind:
                               * see let_go() in plan_replay.c */
     size_t late_count;       /* entries on the late lists of all `memories` */
-    uint64_t hits_before;    /* planned_count of the cache when the step began */
+    uint64_t hits_before;    /* requests of the thread that plans had served when the step began */
     uint64_t unserved;       /* how many slots before the next one were not handed out */
     ashlar_plan *plan;
     ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX]; /* by stream_idx; ASHLAR_NO_STREAM: none */
-    ashlar_plan_memory *memories[ASHLAR_PLAN_STREAMS_MAX]; /* NULL: nothing is planned there */
+    ashlar_plan_memory *memories[ASHLAR_PLAN_STREAMS_MAX]; /* by stream_idx; NULL: no slots there */
     uint32_t skipped[ASHLAR_REPLAY_SKIPPED_MAX];           /* slots passed over, ascending */
     uint32_t skipped_count;
-    uint64_t unplanned;
-    bool is_at_refusal; /* the last request that came the slow way was refused when recorded */
-    bool is_at_miss;    /* it missed: it is no allocation that the plan leaves out */
+    uint64_t unplanned; /* requests for allocations that were recorded, but have no slot */
+    bool is_at_refusal; /* the latest request on the slow path was refused when recorded */
+    bool is_at_miss;    /* the latest request on the slow path was a miss */
     uint64_t misses[ASHLAR_PLAN_MISS_COUNT];
     ashlar_step_key *key;       /* NULL: the step is neither recorded nor replayed */
     ashlar_recording recording; /* of the step, while it is recorded */
@@ -44,15 +45,15 @@ struct ashlar_replay {
     bool is_dry_run;                /* the step is recorded without memory; see dry_run.c */
     ashlar_block dry_block;         /* stands for every block of a dry run */
     uint32_t dry_block_count;       /* live blocks of a dry run */
-    size_t dry_bytes;               /* that a dry run may still take; see ashlar__room_locked() */
-    bool is_held;                   /* no request asks whether blocks can come home; see
-                                     * ashlar_step_key */
+    size_t dry_bytes;               /* bytes that a dry run may still take */
+    bool is_held;                   /* requests take no cross-stream block back: see
+                                     * ashlar_step_key.is_held */
     uint32_t depth;                 /* nested steps: how many have begun and not ended */
-    ashlar_stream stream;           /* that the step was begun on; ASHLAR_NO_STREAM: a nested step
-                                     * was begun on another */
+    ashlar_stream stream;           /* the stream on which the step began; ASHLAR_NO_STREAM: a
+                                     * nested step began on another */
     const ashlar_step_key *counted; /* the key in whose costs the step is counted, if the key still
                                      * exists */
-    ashlar_step_costs costs_before; /* counts when the step began */
+    ashlar_step_costs costs_before; /* driver calls counted when the step began */
 };
 
 /* A slot's block, with `slot` and `bytes` set. The caller takes it by writing to `taken`. */
@@ -67,7 +68,7 @@ static inline ashlar_block *ashlar__replay_slot_block(const ashlar_slot *slot) {
 
 /* The block for a request that is exactly what the plan expects next, if nothing is in the way.
  * NULL: ask ashlar__replay_serve_otherwise(). This function calls no other, so that its caller need
- * not save registers. It does not know that the legacy default stream has two handles. */
+ * not save registers. It declines requests that name the legacy default stream CU_STREAM_LEGACY. */
 static inline ashlar_block *ashlar__replay_serve(ashlar_replay *replay, size_t bytes, unsigned tag,
                                                  ashlar_stream stream) {
     const ashlar_slot *slot = replay->next;
@@ -79,8 +80,7 @@ static inline ashlar_block *ashlar__replay_serve(ashlar_replay *replay, size_t b
     return ashlar__replay_slot_block(slot);
 }
 
-/* The number of blocks with which plans have served the cache's thread, including those of this
- * replay. */
+/* How many requests of the thread plans have served so far, including those of this replay. */
 uint64_t ashlar__replay_served(const ashlar_replay *replay);
 
 /* The block for any request of a step. NULL: the ordinary path must serve the request. */
@@ -100,9 +100,9 @@ void ashlar__replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
 void ashlar__replay_forget_stream(ashlar_replay *replay, const ashlar_stream_state *state);
 
 /*
- * Whether a plan of `base` alone serves a step that does as `more`, which may leave slots out; as
- * far as that is certain: of recordings that no others with gaps were merged into. Errors:
- * ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
+ * Whether a plan of `base` alone would serve the step that `more` recorded, even if that leaves out
+ * some of base's allocations. Also false where it is uncertain: if one of the two has landings.
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_find_served(const ashlar_recording *base,
                                                            const ashlar_recording *more,

@@ -22,7 +22,7 @@ ashlar_plan_memory *ashlar__planner_memory(const ashlar_planner *planner,
     return memory;
 }
 
-/* End the memory at *link, and take it out of the list. False: not now. */
+/* End the memory at *link, and take it out of the list. False: it cannot end now. */
 static bool end(ashlar_plan_memory **link, ashlar_heap *heap) {
     ashlar_plan_memory *memory = *link, *next = memory->next;
     if (!ashlar__plan_memory_end_locked(memory, heap)) {
@@ -40,7 +40,7 @@ void ashlar__planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap) {
     }
 }
 
-/* Whether no step uses the memory or is about to. */
+/* Whether no step uses the memory or is about to use it. */
 static bool is_spare(const ashlar_planner *planner, const ashlar_plan_memory *memory) {
     if (memory->is_busy || memory->is_unused) {
         return !memory->is_busy;
@@ -53,8 +53,8 @@ static bool is_spare(const ashlar_planner *planner, const ashlar_plan_memory *me
     return key == NULL;
 }
 
-/* Memory that no plan uses counts as the oldest. */
-static uint64_t age(const ashlar_plan_memory *memory) {
+/* When a step last began in the memory; memory that no plan uses counts as the oldest. */
+static uint64_t last_use(const ashlar_plan_memory *memory) {
     return memory->is_unused ? 0 : memory->used_at;
 }
 
@@ -70,7 +70,7 @@ bool ashlar__planner_end_memory_locked(ashlar_planner *planner, ashlar_heap *hea
 bool ashlar__planner_give_up_locked(ashlar_planner *planner, ashlar_heap *heap) {
     ashlar_plan_memory **oldest = NULL;
     for (ashlar_plan_memory **link = &planner->memories; *link != NULL; link = &(*link)->next) {
-        if (is_spare(planner, *link) && (oldest == NULL || age(*link) < age(*oldest))) {
+        if (is_spare(planner, *link) && (oldest == NULL || last_use(*link) < last_use(*oldest))) {
             oldest = link;
         }
     }

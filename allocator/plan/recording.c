@@ -120,14 +120,14 @@ void ashlar__recording_close(ashlar_recording *r) {
     }
     ashlar__host_free((void *)r->blocks);
     r->blocks = NULL;
-    r->capacity = 0; /* so that nothing is added from now on */
+    r->capacity = 0;
     ASHLAR_CHECK3(ashlar__recording_is_sound(r));
 }
 
 /* ---- peaks ---- */
 
-/* List how the live bytes of a stream change at each time from 0 to count. Bytes that go are added
- * modulo 2^64, so sums come out right. False: the sum of all bytes overflows. */
+/* List how the live bytes of a stream change at each time from 0 to count. A decrease is a number
+ * modulo 2^64, so running sums come out right. False: the sum of all bytes overflows. */
 static bool list_changes(const ashlar_recording *r, bool is_held, uint32_t stream_idx,
                          size_t *changes) {
     size_t bytes, sum = 0;
@@ -190,11 +190,11 @@ typedef struct merger {
     uint32_t *to[2];       /* to[i]: [from[i]->count], rising; each allocation's index in `out` */
     uint32_t first[KINDS]; /* by kind: the first allocation of from[0] not in `out` yet */
     uint32_t *next_alike;  /* [from[0]->count], the next allocation of the same kind */
-    bool is_passed[KINDS]; /* by kind: one of from[0] came after the last of from[1] */
+    bool is_passed[KINDS]; /* by kind: in `out`, one of from[0] follows the latest of from[1] */
     ashlar_recording out;
 } merger;
 
-/* By tag and stream, and whether it was refused. */
+/* A number for an allocation's tag, its stream in `out`, and whether it was refused. */
 static uint32_t kind_of(const merger *m, int which, uint32_t i) {
     const ashlar_recorded *a = &m->from[which]->allocs[i];
     ASHLAR_CHECK2(a->tag < ASHLAR_TAG_COUNT && a->stream_idx < m->from[which]->stream_count);
@@ -245,9 +245,8 @@ static void put(merger *m, int which, uint32_t i, bool is_paired) {
 }
 
 /* Pair each allocation of from[1] with the next one of from[0] of the same tag and stream. False: a
- * step of from[1] would find another allocation of from[0] in place of its own. That is so where a
- * landing of that step comes behind an allocation of from[0] of the same tag and stream that was
- * passed over. */
+ * replay of a step of from[1] would take a slot of from[0] in place of its own, since one of the
+ * same tag and stream was passed over on the way to a landing of that step. */
 static bool pair(merger *m) {
     const uint32_t count = m->from[0]->count;
     uint32_t i = 0;

@@ -20,8 +20,8 @@
  *   strict   on or off (default): on undefined behaviour in CUDA's sense, write one line to
  *            standard error and abort(). With off such a call returns an error. See below.
  *   recycle  whether a new stream or event gets the handle that was freed last, as with real
- *            drivers, so that a stale handle names something else. off: no handle comes back, and
- *            every use of a stale one is known as such. Default: on, and off with strict=on
+ *            drivers, so that a stale handle names something else. off: no handle is used twice, so
+ *            every use of a stale one is found. Default: on, and off with strict=on
  *   waits    on or off (default): whether calls that CUDA documents as possibly synchronising do
  *            wait: cuMemUnmap and cuMemSetAccess for all work of the device, a copy between device
  *            and pageable memory until it has run. cuMemFree always waits. With waits=on a program
@@ -30,10 +30,10 @@
  *            pageable memory when the copy runs, as a GPU may that has HMM or ATS
  *   overhead bytes of device memory that each context takes while it lives, as with a real driver:
  *            with a unit, rounded up to a multiple of 2 MiB; default 0B
- *   time     on or off (default): date all calls and work on a virtual clock (soft_time.c). A query
- *            of an event then goes by that clock.
- *   costs    on (default) or off: with time=on, what calls and work cost by the estimates of
- *            soft_time.c; off: nothing but cuEventQuery and cuStreamQuery, so that polling ends
+ *   time     on or off (default): date all calls and work on virtual clocks (soft_time.c), by which
+ *            an event is then complete or not
+ *   costs    on (default) or off: whether, with time=on, calls and work take the time that
+ *            soft_time.c estimates. off: only cuEventQuery and cuStreamQuery, so that polling ends
  *   touch    on (default) or off: with off, copies and fills are queued and move no bytes, so that
  *            device memory of any size takes no host memory. For programs that look at sizes only
  *
@@ -44,13 +44,13 @@
  *
  * With strict=on the following mistakes end the process, because a real driver need not report them
  * as errors. This is the one exception to the rule that the library never prints and never exits.
- *   - a handle that was destroyed, or never existed
- *   - an unmap of part of a mapping; addresses given back while memory is mapped there
- *   - memory unmapped, or pinned memory freed, that queued work uses
- *   - a call that invalidates another thread's capture; the end of a stream that is captured
- *   - a call of the device inside a host function
- *   - a launch that is given memory which is not the device's, or an array for the host that is
- *     (ashlar__check_operands(), ashlar__check_host_array())
+ *   - to use a handle that was destroyed, or never existed
+ *   - to unmap part of a mapping; to free reserved addresses while memory is mapped there
+ *   - to unmap memory, or to free pinned memory, that queued work uses
+ *   - to invalidate another thread's capture; to destroy a stream that is being captured
+ *   - to call the device inside a host function
+ *   - to launch work with memory that is not the device's, or with an array in device memory that
+ *     the host is to read (ashlar__check_operands(), ashlar__check_host_array())
  * A mistake for which CUDA documents an error stays an error: a free of a pointer that is no
  * allocation, a dead context.
  */
@@ -76,16 +76,16 @@
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_configure(const char *spec);
 
 /*
- * Which memory work and the host may touch. With strict=on the process ends if the answer is no, by
- * a line that names the memory as `call: name`.
+ * Whether queued work, or the host, may touch this memory. With strict=on, if it may not, end the
+ * process with a line that names the memory as `call: name`.
  *
  * ashlar__soft_is_for_work: all of it is mapped device memory that device `ordinal` has access to,
  *     or page-locked host memory, which CUDA devices can read and write, too.
  * ashlar__soft_is_for_host: none of it is in a range of device addresses.
  *
- * bytes   1 ..; more than can be addressed is never for work
+ * bytes   > 0
  *
- * Threads: any.  Cost: a search among ranges; then a look at each mapping.
+ * Threads: any.  Cost: a binary search among ranges; then a look at each mapping.
  */
 bool ashlar__soft_is_for_work(int ordinal, const void *ptr, size_t bytes, const char *call,
                               const char *name);

@@ -7,7 +7,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 
-enum { HOST_FLAGS_ALLOWED = 7 }; /* portable, device-mapped, write-combined: no difference here */
+enum { HOST_FLAGS_ALLOWED = 7 }; /* portable, device-mapped, write-combined: without effect here */
 
 /* ---- plain memory ---- */
 
@@ -17,13 +17,13 @@ enum { HOST_FLAGS_ALLOWED = 7 }; /* portable, device-mapped, write-combined: no 
  * Guide, Interprocess Communication), that blocks start at multiples of 512 bytes (cupy #176), and
  * that the driver tells of the block and not of the pages behind it (ucx #8806, #11724).
  *
- * The rest is assumed: a block lies in the first gap between others of its context; it ends at the
- * byte that was asked for, and no copy reaches from one into the next; a page goes back with its
- * last block; and a block of a page or more has its pages to itself.
+ * The rest is assumed: a block lies in the first gap between others of its context that has room;
+ * it ends at the byte that was asked for, and no copy may reach from one into the next; a page is
+ * freed with its last block; and a block of a page or more has its pages to itself.
  */
 enum { BLOCK_ALIGN = 512 };
 
-/* The first gap between the blocks of a page that has room; 0: there is none. */
+/* The address of the first gap between the page's blocks that has room; 0: there is none. */
 static uintptr_t find_gap(soft_reservation *page, size_t bytes) {
     const soft_ranges *blocks = &ashlar__soft_state.blocks;
     const uintptr_t end = page->range.base + page->range.bytes;
@@ -43,7 +43,7 @@ static uintptr_t find_gap(soft_reservation *page, size_t bytes) {
     return 0;
 }
 
-/* Room for a small block in a page that the context has already; 0: there is none. */
+/* An address for a small block in a page that the context has already; 0: no page has room. */
 static uintptr_t find_shared(const soft_device *context, size_t bytes) {
     uintptr_t base = 0;
     for (size_t i = 0; i < ashlar__soft_state.reservations.count && base == 0; i++) {
@@ -88,7 +88,7 @@ static soft_reservation *pages_of(uintptr_t base) {
     return ashlar__soft_ranges_over(&ashlar__soft_state.reservations, base, 1);
 }
 
-/* A block that was here is gone: the next may have its room, or the pages go back. */
+/* The block at `base` is gone: note that its page may have room, or free a page without blocks. */
 static void leave_pages(uintptr_t base) {
     soft_reservation *pages = pages_of(base);
     if (ashlar__soft_ranges_touch(&ashlar__soft_state.blocks, pages->range.base,
@@ -99,7 +99,7 @@ static void leave_pages(uintptr_t base) {
     }
 }
 
-static bool soft_block_put(uintptr_t base, size_t bytes) {
+static bool put_block(uintptr_t base, size_t bytes) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(base % BLOCK_ALIGN == 0 && pages_of(base)->plain_device != NULL);
     soft_range *block = ashlar__host_calloc(1, sizeof *block);
@@ -114,7 +114,7 @@ static bool soft_block_put(uintptr_t base, size_t bytes) {
     return true;
 }
 
-static void soft_block_drop(size_t idx) {
+static void drop_block(size_t idx) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     soft_range *block = ashlar__soft_state.blocks.items[idx];
     ashlar__soft_ranges_remove(&ashlar__soft_state.blocks, idx, 1);
@@ -127,7 +127,7 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
     if (base == 0) {
         SOFT_TRY(take_pages(device, bytes, &base));
     }
-    if (!soft_block_put(base, bytes)) {
+    if (!put_block(base, bytes)) {
         leave_pages(base);
         return CU_OUT_OF_MEMORY;
     }
@@ -161,11 +161,11 @@ cu_result ashlar__soft_mem_free(cu_ptr ptr) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     ashlar__soft_wait_device(pages->plain_device, 0);
-    /* The lock was dropped: another thread may have freed it. */
+    /* During the wait the lock was dropped, and another thread may have freed the block. */
     if (find_plain(ptr, &idx) == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    soft_block_drop(idx);
+    drop_block(idx);
     return ashlar__soft_leave(device->fault);
 }
 
@@ -238,7 +238,7 @@ void ashlar__soft_alloc_reset(const soft_device *device) {
     for (size_t i = ashlar__soft_state.blocks.count; i-- > 0;) {
         if (device == NULL ||
             pages_of(ashlar__soft_state.blocks.items[i]->base)->plain_device == device) {
-            soft_block_drop(i);
+            drop_block(i);
         }
     }
     for (size_t i = ashlar__soft_state.reservations.count; device == NULL && i-- > 0;) {

@@ -1,5 +1,5 @@
-/* soft_call.c - the software device's state, and how each call of the driver table uses it: how it
- * begins and ends, what it is not to do (strict=on), what its handles name, and its context. */
+/* soft_call.c - the software device's state, and what all calls of the driver table share: how they
+ * begin and end, undefined behaviour (strict=on), handles, and contexts. */
 #include "allocator/soft/soft_state.h"
 
 #include <stdarg.h>
@@ -131,7 +131,8 @@ bool ashlar__soft_handle_put(soft_kind kind, void *item, uintptr_t *handle) {
     return true;
 }
 
-/* Below HANDLE_STEP the index wraps: it is no item's. */
+/* Whether some item has, or had, this handle. (Below HANDLE_STEP the index wraps to the largest
+ * size_t, which no table reaches.) */
 static bool was_given(soft_kind kind, uintptr_t handle) {
     return handle % HANDLE_STEP == HANDLE_KINDS + (unsigned)kind &&
            handle / HANDLE_STEP - 1 < ashlar__soft_state.handles[kind].count;
@@ -144,7 +145,7 @@ void *ashlar__soft_handle_get(soft_kind kind, uintptr_t handle) {
                : NULL;
 }
 
-/* A primary context gets its old handle again, as with CUDA. */
+/* Contexts are always recycled: a primary context gets its old handle again, as with CUDA. */
 void ashlar__soft_handle_drop(soft_kind kind, size_t idx) {
     soft_handles *table = &ashlar__soft_state.handles[kind];
     ASHLAR_CHECK2(idx < table->count && table->entries[idx].item != NULL);

@@ -8,16 +8,6 @@
 
 _Thread_local unsigned int ashlar__soft_capture_mode;
 
-/* The calling thread's number, which no later thread gets (unlike a pthread_t). */
-static uint64_t this_thread(void) {
-    static uint64_t threads;
-    static _Thread_local uint64_t number;
-    if (number == 0) {
-        number = ++threads;
-    }
-    return number;
-}
-
 soft_capture *ashlar__soft_capture_find(uint64_t id) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     soft_capture *capture = ashlar__soft_state.captures;
@@ -32,7 +22,7 @@ cu_result ashlar__soft_capture_spoil(soft_capture *capture, cu_result result) {
         return result;
     }
     capture->is_invalid = true;
-    return capture->thread == this_thread()
+    return capture->thread == ashlar__thread_number()
                ? result
                : ashlar__soft_undefined(result,
                                         "spoils the capture that another thread began on the "
@@ -46,7 +36,7 @@ cu_result ashlar__soft_capture_spoil(soft_capture *capture, cu_result result) {
  * with a blocking stream of the device. False: there is no such capture. */
 static bool spoil_all(const soft_device *device, bool ordered) {
     bool found = false;
-    if (ashlar__soft_state.captures == NULL) { /* true almost always */
+    if (ashlar__soft_state.captures == NULL) { /* almost always, so spare the loop */
         return false;
     }
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
@@ -88,10 +78,10 @@ static bool forbids_unsafe(const soft_capture *capture) {
     case CU_CAPTURE_RELAXED:
         return false;
     case CU_CAPTURE_THREAD_LOCAL:
-        return capture->thread == this_thread() && capture->mode != CU_CAPTURE_RELAXED;
+        return capture->thread == ashlar__thread_number() && capture->mode != CU_CAPTURE_RELAXED;
     default:
         return capture->mode == CU_CAPTURE_GLOBAL ||
-               (capture->thread == this_thread() && capture->mode != CU_CAPTURE_RELAXED);
+               (capture->thread == ashlar__thread_number() && capture->mode != CU_CAPTURE_RELAXED);
     }
 }
 
@@ -246,7 +236,7 @@ cu_result ashlar__soft_stream_begin_capture(cu_stream stream, unsigned int mode)
     }
     *capture = (soft_capture){.next = ashlar__soft_state.captures,
                               .id = ++ids,
-                              .thread = this_thread(),
+                              .thread = ashlar__thread_number(),
                               .mode = mode,
                               .origin = found,
                               .graph = graph};
@@ -280,7 +270,7 @@ cu_result ashlar__soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
     if (capture->origin != found) {
         return ashlar__soft_leave(ashlar__soft_capture_spoil(capture, CU_STREAM_CAPTURE_UNMATCHED));
     }
-    if (capture->mode != CU_CAPTURE_RELAXED && capture->thread != this_thread()) {
+    if (capture->mode != CU_CAPTURE_RELAXED && capture->thread != ashlar__thread_number()) {
         return ashlar__soft_leave(CU_STREAM_CAPTURE_WRONG_THREAD);
     }
     ASHLAR_CHECK2(capture->graph->user_count == 1 && capture->graph->lane == found->serial);

@@ -50,7 +50,7 @@ static ashlar_status read_overhead(const char *key, ashlar_piece value, void *fi
 }
 
 static ashlar_status read_mode(const char *key, ashlar_piece value, void *field) {
-    static const char *const modes[] = {"eager", "adversarial", "overlap"}; /* soft_mode's */
+    static const char *const modes[] = {"eager", "adversarial", "overlap"}; /* [soft_mode] */
     for (int i = 0; i < 3; i++) {
         if (ashlar__piece_is(value, modes[i])) {
             *(soft_mode *)field = (soft_mode)i;

@@ -18,7 +18,7 @@ static void finish_device(soft_device *device) {
     ashlar__host_free(device->legacy);
 }
 
-/* Lock: not held; no other thread knows these devices yet. */
+/* Make the devices that `config` describes. Lock: not held, since no other thread sees them yet. */
 static ashlar_status build_devices(const soft_config *config, soft_device *devices) {
     ASHLAR_CHECK2(config->device_count >= 1 && config->device_count <= SOFT_DEVICES_MAX);
     for (int i = 0; i < config->device_count; i++) {
@@ -109,7 +109,7 @@ ashlar_status ashlar__soft_configure(const char *spec) {
 }
 
 /* Set up the devices from the environment, unless there are devices already. Lock: not held. */
-static ashlar_status soft_ensure(void) {
+static ashlar_status ensure_devices(void) {
     static ashlar_lock setup_lock = ASHLAR_LOCK(ASHLAR_LEVEL_SOFT_SETUP);
     ashlar__lock_acquire(&setup_lock);
     ashlar__lock_acquire(&ashlar__soft_state.lock);
@@ -148,7 +148,7 @@ cu_result ashlar__soft_init(unsigned int flags) {
     if (flags != 0) {
         return CU_INVALID_VALUE;
     }
-    if (soft_ensure() != ASHLAR_OK) {
+    if (ensure_devices() != ASHLAR_OK) {
         return CU_NO_DEVICE;
     }
     ashlar__lock_acquire(&ashlar__soft_state.lock);
@@ -162,7 +162,7 @@ void ashlar__soft_context_reset(soft_device *context) {
     ashlar__soft_event_reset(context);
     ashlar__soft_stream_reset(context);
     ashlar__soft_alloc_reset(context);
-    for (int i = 0; i < ashlar__soft_state.config.device_count; i++) { /* no peer has access */
+    for (int i = 0; i < ashlar__soft_state.config.device_count; i++) { /* end peer access */
         ashlar__soft_state.devices[i].peers &= ~((uint32_t)1 << context->ordinal);
     }
     ashlar__soft_memory_drop(context->overhead);
@@ -371,7 +371,7 @@ ashlar_status ashlar__driver_open_soft(ashlar_driver **out) {
     ashlar_status status = ASHLAR_OK;
     ashlar__lock_acquire(&open_lock);
     if (!is_open) {
-        status = soft_ensure();
+        status = ensure_devices();
         if (status == ASHLAR_OK && driver.table.init(0) != CU_SUCCESS) {
             status = ashlar__fail(ASHLAR_EDRIVER,
                                   "the software device was opened inside a host function");

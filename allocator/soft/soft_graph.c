@@ -46,7 +46,7 @@ typedef struct soft_lane {
 typedef struct soft_launch {
     const soft_graph *graph;
     soft_stream *target;
-    soft_point *begin;   /* done when all earlier work of the target is; lanes wait for it */
+    soft_point *begin;   /* done when all earlier work of the target is; each lane waits for it */
     soft_point **points; /* [graph->count]: the point of each node */
     soft_lane *lanes;    /* every lane except the graph's own, which runs on the target */
     size_t lane_count;
@@ -76,9 +76,9 @@ static cu_result add_with_point(soft_stream *stream, const soft_op *model, soft_
     return ashlar__soft_enqueue(stream, &op);
 }
 
-/* Find or make the lane of a node. *out is NULL: it is the graph's own lane. The lanes themselves
- * are not ordered with the legacy stream: the target is, and they run between the launch's begin
- * and end on the target. */
+/* Find or make the lane of a node; *out is NULL for the graph's own lane, which is the target. The
+ * other lanes' streams need no order with the legacy stream: the target has it, and their work runs
+ * between the launch's begin and end on the target. */
 static cu_result need_lane(soft_launch *launch, const soft_node *node, soft_lane **out) {
     *out = NULL;
     for (size_t i = 0; i < launch->lane_count; i++) {
@@ -146,8 +146,8 @@ static cu_result add_launch(soft_launch *launch, soft_point *before, soft_point 
     return add_with_point(launch->target, &record, end);
 }
 
-/* If host memory runs out, a part of the graph is queued. The device's fault says so to all that
- * follows, as CUDA does after a launch that failed, and keeps that part from running. */
+/* If host memory runs out, only a part of the graph has been queued. Then the device gets a fault,
+ * which keeps that part from running and makes later calls fail, as with CUDA. */
 static cu_result launch_now(const soft_graph *graph, soft_stream *target, soft_point **last) {
     soft_launch launch = {.graph = graph, .target = target};
     soft_point *end = NULL;

@@ -6,15 +6,7 @@
 #include "allocator/base/host.h"
 
 void *ashlar__soft_grow(void *items, size_t count, size_t *capacity, size_t bytes) {
-    if (count < *capacity) {
-        return items;
-    }
-    const size_t more = *capacity == 0 ? 16 : *capacity * 2;
-    void *grown = ashlar__host_realloc(items, more, bytes);
-    if (grown != NULL) {
-        *capacity = more;
-    }
-    return grown;
+    return ashlar__host_grow(&items, capacity, count, bytes) ? items : NULL;
 }
 
 /* ---- address ranges ---- */

@@ -251,8 +251,8 @@ static cu_result mapping_error(void) {
     return errno == ENOMEM ? CU_OPERATING_SYSTEM : CU_OUT_OF_MEMORY;
 }
 
-/* Replace a mapping by bare addresses. At the kernel's limit of mappings even this is refused, and
- * the pages are only made inaccessible. */
+/* Replace mapped pages by reserved addresses without memory. At its limit of mappings the kernel
+ * refuses even that; then only make the pages inaccessible. */
 static bool hide(uintptr_t base, size_t bytes) {
     return mmap(as_pointer(base), bytes, PROT_NONE, RESERVE_FLAGS | MAP_FIXED, -1, 0) !=
                MAP_FAILED ||
@@ -366,7 +366,7 @@ bool ashlar__soft_may_access(const soft_device *device, uintptr_t base, size_t b
         return false;
     }
     uint32_t devices = (uint32_t)1 << device->ordinal;
-    if (reservation->plain_device != NULL) { /* its mapping names only the owner */
+    if (reservation->plain_device != NULL) { /* mapping->access has only the device's own bit */
         devices |= device->peers;
     }
     return is_covered(reservation, base, base + bytes, devices);

@@ -13,7 +13,7 @@ void ashlar__soft_stream_join(soft_stream *stream, soft_device *device, bool is_
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     static uint64_t serials; /* the last serial given; guarded by the state's lock; never reset */
     soft_state *state = &ashlar__soft_state;
-    ASHLAR_CHECK2(stream->serial == 0 && stream->head == NULL); /* else it is listed already */
+    ASHLAR_CHECK2(stream->serial == 0 && stream->head == NULL); /* it is in no list yet */
     stream->device = device;
     stream->is_ordered = is_ordered;
     stream->serial = ++serials;
@@ -83,8 +83,8 @@ static bool is_ordered_pair(const soft_stream *a, const soft_stream *b) {
            (a == a->device->legacy || b == b->device->legacy);
 }
 
-/* its oldest op may run now */
-static bool soft_is_ready(const soft_stream *stream) {
+/* Whether the stream's oldest op may run now. */
+static bool is_ready(const soft_stream *stream) {
     const soft_op *op = stream->head;
     if (op == NULL || stream->is_busy || (op->awaits != NULL && !op->awaits->is_done)) {
         return false;
@@ -99,7 +99,7 @@ static bool soft_is_ready(const soft_stream *stream) {
 }
 
 /* A random number in 0 .. below-1, from the generator that `seed` sets up. */
-static uint64_t soft_draw(uint64_t below) {
+static uint64_t draw(uint64_t below) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(below > 0);
     return ashlar__random_step_below(&ashlar__soft_state.random, below);
@@ -110,7 +110,7 @@ static soft_stream *pick_oldest(void) {
     soft_stream *oldest = NULL;
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if ((oldest == NULL || (s->head != NULL && s->head->number < oldest->head->number)) &&
-            soft_is_ready(s)) {
+            is_ready(s)) {
             oldest = s;
         }
     }
@@ -122,8 +122,7 @@ static soft_stream *pick_drawn(bool any) {
     soft_stream *picked = NULL;
     uint64_t ready_count = 0;
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
-        if ((any || has_work_up_to(s, s->wanted)) && soft_is_ready(s) &&
-            soft_draw(++ready_count) == 0) {
+        if ((any || has_work_up_to(s, s->wanted)) && is_ready(s) && draw(++ready_count) == 0) {
             picked = s; /* each of n ready streams has probability 1/n */
         }
     }
@@ -152,7 +151,7 @@ static bool may_touch(const soft_op *op) {
            (!has_src || ashlar__soft_is_valid(&op->src, op->bytes));
 }
 
-/* Lock: not held. */
+/* Do what the op is for, such as a copy. Lock: not held. */
 static void run_body(const soft_op *op) {
     ASHLAR_CHECK2(!ashlar__lock_is_held(&ashlar__soft_state.lock));
     if (op->kind == SOFT_OP_HOST_FN) {
@@ -170,7 +169,7 @@ static void run_body(const soft_op *op) {
 static void run_head(soft_stream *stream) {
     soft_state *state = &ashlar__soft_state;
     soft_op *op = stream->head;
-    ASHLAR_CHECK2(soft_is_ready(stream));
+    ASHLAR_CHECK2(is_ready(stream));
     if (stream->device->fault == CU_SUCCESS && !may_touch(op)) {
         stream->device->fault = ashlar__soft_undefined(
             CU_ILLEGAL_ADDRESS, "a %s queued on the stream with id %llu finds its memory gone",
@@ -212,7 +211,7 @@ static bool run_oldest(void) {
 
 enum { WORKERS = 4 };
 
-static int worker_count; /* Lock: the state's; 0: none yet */
+static int worker_count; /* 0: no thread has been made yet */
 
 static void *work(void *unused) {
     soft_state *state = &ashlar__soft_state;
@@ -338,7 +337,8 @@ static bool spread_wanted(soft_stream *stream) {
     return risen;
 }
 
-/* Marks are never taken back: a wanted op stays wanted until some thread has run it. */
+/* Mark as wanted the stream's ops up to `number`, and all that they depend on. Marks are never
+ * taken back: a wanted op stays wanted until some thread has run it. */
 static void want(soft_stream *stream, uint64_t number) {
     bool risen = raise_wanted(stream, number);
     while (risen) {
@@ -391,8 +391,8 @@ void ashlar__soft_wait_points(soft_point *const *points, size_t count) {
     ashlar__soft_time_see(done->time_ns);
 }
 
-/* An awaited stream that still has an op up to `number`; NULL: the wait is over. Looked up anew
- * each time, since streams come and go while the lock is dropped. */
+/* A stream that is waited for and still has an op up to `number`; NULL: the wait is over. Looked up
+ * anew each time, since streams come and go while the lock is dropped. */
 static soft_stream *find_pending(const soft_device *device, uint64_t serial, uint64_t number) {
     soft_stream *s = ashlar__soft_state.first_stream;
     while (s != NULL && !(s->device == device && (serial == 0 || s->serial == serial) &&
@@ -406,7 +406,7 @@ void ashlar__soft_wait_device(const soft_device *device, uint64_t serial) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     const uint64_t number = ashlar__soft_state.submitted;
     uint64_t end_ns = serial == 0 ? device->end_ns : 0;
-    soft_clock seen = {0}; /* as of now: other threads may queue more meanwhile */
+    soft_clock seen = {0}; /* the work queued until now, without what is queued during the wait */
     if (ashlar__soft_hooks.snapshot != NULL) {
         ashlar__soft_hooks.snapshot(device, serial, &seen);
     }
@@ -429,7 +429,7 @@ void ashlar__soft_poll(void) {
     if (ashlar__soft_state.config.mode != SOFT_ADVERSARIAL) {
         return;
     }
-    soft_stream *stream = soft_draw(POLLS_PER_OP) == 0 ? pick_drawn(true) : NULL;
+    soft_stream *stream = draw(POLLS_PER_OP) == 0 ? pick_drawn(true) : NULL;
     if (stream != NULL) {
         run_head(stream);
     }

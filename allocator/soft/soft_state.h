@@ -31,8 +31,7 @@ typedef struct soft_stream soft_stream;
 enum { SOFT_DEVICES_MAX = 16 };
 #define SOFT_PAGE_BYTES ((size_t)2 << 20) /* the granularity of physical memory */
 
-/* Make room for one more item of `bytes` bytes. Returns the array; NULL: no host memory, and the
- * array and *capacity are unchanged. */
+/* ashlar__host_grow(), but returns the array; NULL: no host memory, and nothing has changed. */
 void *ashlar__soft_grow(void *items, size_t count, size_t *capacity, size_t bytes);
 
 /* ---- address ranges (soft_index.c) ---- */
@@ -58,7 +57,7 @@ void *ashlar__soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_
 void *ashlar__soft_ranges_over(const soft_ranges *ranges, uintptr_t address, size_t bytes);
 /* Whether a range holds any byte of [address, address + bytes). */
 bool ashlar__soft_ranges_touch(const soft_ranges *ranges, uintptr_t address, size_t bytes);
-/* False: no host memory. */
+/* Add a range, which may overlap none; it stays the caller's. False: no host memory. */
 bool ashlar__soft_ranges_insert(soft_ranges *ranges, soft_range *item);
 void ashlar__soft_ranges_remove(soft_ranges *ranges, size_t idx, size_t count);
 void ashlar__soft_ranges_clear(soft_ranges *ranges); /* frees the array, not the items */
@@ -68,7 +67,7 @@ void ashlar__soft_ranges_clear(soft_ranges *ranges); /* frees the array, not the
 /*
  * A set of ops that come before its owner, an op or a node of a graph. It maps serial numbers of
  * streams to numbers of ops: the entry {s: n} says that every op of stream s with a number up to n
- * comes before the owner. Captures use clocks, and the tests' proof of order.
+ * comes before the owner. Captures use clocks, and tests, to prove that uses of memory are ordered.
  *   times[i].serial < times[i + 1].serial; count <= capacity; every number > 0
  */
 typedef struct soft_clock {
@@ -93,7 +92,7 @@ void ashlar__soft_clock_clear(soft_clock *clock);
 
 typedef enum soft_mode { SOFT_EAGER, SOFT_ADVERSARIAL, SOFT_OVERLAP } soft_mode;
 typedef enum soft_recycle { SOFT_RECYCLE_OFF, SOFT_RECYCLE_ON, SOFT_RECYCLE_UNSAID } soft_recycle;
-/* The keys of soft.h. */
+/* The values of the keys that soft.h describes. */
 typedef struct soft_config {
     int device_count;    /* 1 .. SOFT_DEVICES_MAX */
     size_t memory_bytes; /* of each device; a multiple of SOFT_PAGE_BYTES */
@@ -117,11 +116,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_parse(const char *spec, soft_config
 
 /* ---- physical memory, reservations and mappings (soft_memory.c) ---- */
 
-/* The pages of one cuMemCreate, freed at 0 users. */
+/* Pages that were taken together, such as by one cuMemCreate; freed at 0 users. */
 typedef struct soft_memory {
     soft_device *device;
-    size_t user_count;         /* 1 while its handle lives, and 1 for each mapping */
-    unsigned int handle_types; /* CU_HANDLE_...: for which it was made */
+    size_t user_count;         /* 1 for its handle or its context, and 1 for each mapping */
+    unsigned int handle_types; /* CU_HANDLE_...: the kinds of handle it may be exported as */
     size_t page_count;
     uint32_t pages[]; /* indexes into the device's memory; in general not contiguous */
 } soft_memory;
@@ -129,7 +128,7 @@ typedef struct soft_memory {
 typedef struct soft_mapping {
     uintptr_t base;
     size_t bytes;
-    soft_memory *memory; /* its first page lies at base */
+    soft_memory *memory; /* what is mapped: its first page lies at `base` */
     uint32_t access;     /* bit i: device i may use the mapping */
 } soft_mapping;
 
@@ -138,7 +137,7 @@ typedef struct soft_reservation {
     soft_mapping **pages; /* [range.bytes / SOFT_PAGE_BYTES]: the mapping there, or NULL */
     size_t mapping_count;
     soft_device *plain_device; /* whose blocks of cuMemAlloc lie here, and nothing else; or NULL */
-    size_t gap_bytes;          /* no gap between these blocks is larger; 0: for one block alone */
+    size_t gap_bytes;          /* no gap between these blocks is larger; 0: no room for another */
 } soft_reservation;
 
 typedef struct soft_host_block {
@@ -152,7 +151,7 @@ static inline soft_mapping *soft_mapping_at(const soft_reservation *reservation,
     return reservation->pages[(address - reservation->range.base) / SOFT_PAGE_BYTES];
 }
 
-/* Lock: not needed, but no other thread may know `device`. */
+/* Make the memory of a device. Lock: not needed, if no other thread knows `device`. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_pages_init(soft_device *device, size_t bytes);
 void ashlar__soft_pages_finish(soft_device *device);
 
@@ -180,16 +179,14 @@ cu_result ashlar__soft_map(soft_reservation *reservation, uintptr_t base, size_t
 cu_result ashlar__soft_unmap(soft_reservation *reservation, uintptr_t base, size_t bytes);
 cu_result ashlar__soft_allow(soft_reservation *reservation, uintptr_t base, size_t bytes,
                              uint32_t devices);
-/* Whether every byte is mapped and some device may use it. Memory of cuMemAlloc must be one
- * block's. Lock: not needed in tests. */
+/* Whether every byte is mapped and some device may use it. Memory of cuMemAlloc must lie in one
+ * block. Lock: not needed in tests. */
 bool ashlar__soft_is_accessible(uintptr_t base, size_t bytes);
-/* The same for this device. */
+/* Whether every byte is mapped and `device` may use it; otherwise the same. Lock: held. */
 bool ashlar__soft_may_access(const soft_device *device, uintptr_t base, size_t bytes);
 
 /* ---- plain and pinned memory (soft_alloc.c) ---- */
 
-/* Give out a block at these addresses, which have a plain_device. False: no host memory. */
-/* Take block `idx` back, and with the last block of a reservation that, too. */
 /* Free every plain allocation and pinned block of `device`. NULL: free those of all devices, and
  * every other reservation with its mappings. */
 void ashlar__soft_alloc_reset(const soft_device *device);
@@ -204,8 +201,8 @@ typedef struct soft_point {
     size_t user_count;
     bool is_done;
     soft_stream *stream; /* where its op is queued; once is_done, the stream may be gone */
-    uint64_t number;     /* of its op */
-    soft_clock clock;    /* of tests (soft_hooks): its op, and the work that op comes after */
+    uint64_t number;     /* that of its op */
+    soft_clock clock;    /* for tests (soft_hooks): its op, and all work that the op comes after */
     uint64_t time_ns;    /* time=on: when it is done */
 } soft_point;
 
@@ -213,7 +210,7 @@ typedef enum soft_op_kind {
     SOFT_OP_HOST_FN,
     SOFT_OP_COPY,
     SOFT_OP_FILL,
-    SOFT_OP_WORK, /* nothing to do, but it takes time: of tests */
+    SOFT_OP_WORK, /* only tests queue it: does nothing, but takes virtual time */
     SOFT_OP_RECORD,
     SOFT_OP_WAIT
 } soft_op_kind;
@@ -226,7 +223,7 @@ typedef struct soft_operand {
     const soft_device *device; /* if place is DEVICE: the device that must have access */
 } soft_operand;
 
-/* One queued piece of work. Unused fields are zero. */
+/* One queued piece of work. A field with kinds in capitals is zero in ops of other kinds. */
 typedef struct soft_op {
     struct soft_op *next;
     soft_op_kind kind;
@@ -259,9 +256,9 @@ struct soft_stream {
     bool is_busy;                 /* a thread is running its head now */
     bool is_destroyed;            /* no handle names it; freed when its queue is empty */
     uint64_t serial;              /* never reused, unlike the handle */
-    uint64_t wanted;              /* some wait on the host needs all ops up to this number */
-    uint64_t spread;              /* dependencies of ops up to this number are marked as wanted */
-    soft_clock clock;             /* of tests: its newest op, and the work that comes before */
+    uint64_t wanted;              /* the host waits for all ops up to this number */
+    uint64_t spread;              /* what ops up to this number depend on is marked as wanted */
+    soft_clock clock;             /* for tests: its newest op, and all work before that */
     struct soft_capture *capture; /* NULL: not capturing */
     soft_clock captured;          /* capturing: the nodes that the next node comes after */
     uint64_t tail_ns;             /* time=on: when all its work is over */
@@ -295,7 +292,8 @@ void ashlar__soft_run_ready(void);
  * they run. */
 void ashlar__soft_workers_halt(void);
 
-bool ashlar__soft_is_valid(const soft_operand *operand, size_t bytes); /* the device may use it */
+/* Whether the operand's memory is there, and its device may use it. */
+bool ashlar__soft_is_valid(const soft_operand *operand, size_t bytes);
 
 /* Wait on the host until one of the points is done; the lock is dropped meanwhile. The caller must
  * hold a reference to each. */
@@ -332,7 +330,7 @@ void ashlar__soft_event_reset(const soft_device *device);
  */
 typedef struct soft_node {
     soft_op op;          /* owns nothing: its owned references are NULL */
-    soft_device *device; /* of the stream that was captured */
+    soft_device *device; /* that of the stream that was captured */
     uint64_t lane;
     soft_clock after; /* the nodes that this one comes after */
 } soft_node;
@@ -345,8 +343,8 @@ typedef struct soft_graph {
     size_t capacity;
 } soft_graph;
 
-/* An executable graph. It shares the graph that it was made from, since one with a handle never
- * changes. */
+/* An executable graph. It shares the graph that it was made from, which no longer changes, since
+ * its capture has ended. */
 typedef struct soft_exec {
     soft_graph *graph;
     soft_point *last; /* the end of the newest launch, which the next launch waits for; or NULL */
@@ -362,11 +360,11 @@ typedef struct soft_capture {
     soft_graph *graph;
 } soft_capture;
 
-/* The calling thread's mode, set by cuThreadExchangeStreamCaptureMode: which captures forbid the
- * thread unsafe calls. At first CU_CAPTURE_GLOBAL. */
+/* The calling thread's mode, set by cuThreadExchangeStreamCaptureMode. It decides which captures
+ * forbid the thread to make unsafe calls. At first CU_CAPTURE_GLOBAL. */
 extern _Thread_local unsigned int ashlar__soft_capture_mode;
 
-/* NULL: the capture with this id has ended. */
+/* The capture with this id; NULL: it has ended. */
 soft_capture *ashlar__soft_capture_find(uint64_t id);
 
 /* Append a node made from *model, which owns nothing, to the lane of the capturing stream. */
@@ -435,14 +433,15 @@ typedef struct soft_handles {
     size_t first_free; /* index + 1; 0: none */
 } soft_handles;
 
-/* _put: false: no host memory. _get, _take: NULL: no item has this handle; _take frees it.
- * _find, _end: the same as these two, and with strict=on no item ends the process. */
+/* _put gives an item a handle; false: no host memory. _get finds the item of a handle, NULL if
+ * there is none; _take also frees the handle. _find is like _get, and _end is like _take, but with
+ * strict=on they end the process if there is none. _drop frees entry `idx`, which is in use. */
 bool ashlar__soft_handle_put(soft_kind kind, void *item, uintptr_t *handle);
 void *ashlar__soft_handle_get(soft_kind kind, uintptr_t handle);
 void *ashlar__soft_handle_take(soft_kind kind, uintptr_t handle);
 void *ashlar__soft_handle_find(soft_kind kind, const void *handle);
 void *ashlar__soft_handle_end(soft_kind kind, const void *handle);
-void ashlar__soft_handle_drop(soft_kind kind, size_t idx); /* the entry must be in use */
+void ashlar__soft_handle_drop(soft_kind kind, size_t idx);
 
 /* ---- the state (soft_call.c) ---- */
 
@@ -461,9 +460,9 @@ struct soft_device {
     uint32_t peers;        /* bit i: this device may use memory of cuMemAlloc on device i */
     soft_stream *legacy;   /* the default stream, always there */
     uint64_t end_ns;       /* time=on: the latest end of work queued on it */
-    uint64_t blocking_ns;  /* the same for its blocking streams only, without the legacy one */
-    uint64_t wait_count;   /* in-stream waits that moved a tail, ... */
-    uint64_t wait_ns;      /* ... and by how much */
+    uint64_t blocking_ns;  /* the latest end of work on its blocking streams but the legacy one */
+    uint64_t wait_count;   /* in-stream waits that made a stream's end later ... */
+    uint64_t wait_ns;      /* ... and by how much in all */
     int memory_fd;         /* a sparse file: all of the device's memory */
     size_t page_count;
     size_t pages_used;      /* number of 1 bits in page_bits */
@@ -482,14 +481,14 @@ typedef struct soft_state {
     soft_config config;
     uint64_t random;          /* state of the generator */
     uint64_t submitted;       /* number of the newest op; one sequence for all devices */
-    uint64_t host_ns;         /* time=on: the latest clock of a thread */
-    uint64_t host_wait_count; /* waits of a thread that moved its clock, ... */
-    uint64_t host_wait_ns;    /* ... and by how much */
+    uint64_t host_ns;         /* time=on: the latest of all threads' clocks */
+    uint64_t host_wait_count; /* waits that made a thread's clock later ... */
+    uint64_t host_wait_ns;    /* ... and by how much in all */
     size_t running_count;     /* op bodies that run now, with the lock dropped */
     soft_device devices[SOFT_DEVICES_MAX];
     soft_stream *first_stream; /* every stream, legacy ones included, oldest first */
     soft_stream *last_stream;
-    soft_capture *captures;               /* under way */
+    soft_capture *captures;               /* the list of those that are under way */
     soft_handles handles[SOFT_KINDS_END]; /* [kind] */
     soft_ranges reservations;             /* soft_reservation */
     soft_ranges blocks;                   /* what cuMemAlloc has given out, to the byte */
@@ -499,19 +498,17 @@ typedef struct soft_state {
 extern soft_state ashlar__soft_state;
 
 /*
- * What tests hang into the device (tests/allocator/soft/soft_probe.h): their proof that uses of
- * memory are ordered. Each is called with the lock held.
+ * Functions that tests have the device call (tests/allocator/soft/soft_probe.h), to prove that uses
+ * of memory are ordered; NULL in programs. The lock is held meanwhile.
  */
 typedef struct soft_hooks {
-    /* NULL, all of these or none: `op` is queued; the stream's handle is gone; add to *out all work
-     * queued on the device or, with serial != 0, on that stream; the host has seen finished what
-     * `clock` covers; whether a use of this memory is not seen finished; the devices end. */
-    void (*submit)(soft_stream *stream, const soft_op *op);
-    void (*end)(const soft_stream *stream);
+    void (*submit)(soft_stream *stream, const soft_op *op); /* `op` was queued */
+    void (*end)(const soft_stream *stream);                 /* the stream's handle is gone */
+    /* Add to *out all work queued on the device or, if serial is not 0, on that stream. */
     void (*snapshot)(const soft_device *device, uint64_t serial, soft_clock *out);
-    void (*see)(const soft_clock *clock);
-    bool (*is_used)(uintptr_t base, size_t bytes);
-    void (*reset)(void);
+    void (*see)(const soft_clock *clock); /* the host knows that the work in `clock` is over */
+    bool (*is_used)(uintptr_t base, size_t bytes); /* might work still use this memory? */
+    void (*reset)(void);                           /* all devices are destroyed */
 } soft_hooks;
 
 extern soft_hooks ashlar__soft_hooks;
@@ -553,7 +550,8 @@ cu_result ashlar__soft_enter_vmm(ashlar_driver_fn fn);
 cu_result ashlar__soft_enter_stream(ashlar_driver_fn fn, cu_stream handle, soft_stream **stream);
 cu_result ashlar__soft_enter_work(ashlar_driver_fn fn, cu_stream handle, soft_stream **stream);
 cu_result ashlar__soft_leave(cu_result result);
-/* For entering step by step: leave unless `result` is CU_SUCCESS. Returns it. */
+/* A further check in a call that was entered: leave the call unless `result` is CU_SUCCESS. Returns
+ * `result`. */
 cu_result ashlar__soft_go_on(cu_result result);
 
 /* The device with this ordinal, or that the context belongs to; NULL: there is none. */
@@ -576,10 +574,10 @@ void ashlar__soft_let_go(uintptr_t base, size_t bytes);
 /* Charge the calling thread for a call of `fn`; ASHLAR_DRIVER_FN_COUNT costs nothing. */
 void ashlar__soft_time_charge(ashlar_driver_fn fn);
 
-/* Date an op that is queued now: move the stream's tail, and set the time of the op's point. */
+/* Date an op that is queued now: raise the stream's tail_ns, and set the time of the op's point. */
 void ashlar__soft_time_submit(soft_stream *stream, const soft_op *op);
 
-/* Count an in-stream wait that the program queues now, if it moves the stream's tail. */
+/* Count an in-stream wait that the program queues now, if it will raise the stream's tail_ns. */
 void ashlar__soft_time_count_wait(const soft_stream *stream, const soft_point *point);
 
 /* The calling thread waits for the device until `ns`. Counts the wait if it takes time. */

@@ -45,7 +45,7 @@ static void orphan(soft_stream *stream) {
     }
 }
 
-/* NULL: it has ended, or there was none. */
+/* The stream that *mine stands for; NULL: it has ended, or was never made. */
 static soft_stream *stream_of(const thread_stream *mine) {
     soft_stream *stream = ashlar__soft_handle_get(SOFT_STREAM, mine->handle);
     return stream != NULL && stream->serial == mine->serial ? stream : NULL;
@@ -54,7 +54,7 @@ static soft_stream *stream_of(const thread_stream *mine) {
 static pthread_key_t thread_end_key;
 static bool has_thread_end_key;
 
-/* Lock: not held. */
+/* A thread ends: destroy its default streams. Lock: not held. */
 static void end_thread(void *unused) {
     (void)unused;
     ashlar__lock_acquire(&ashlar__soft_state.lock);
@@ -231,14 +231,14 @@ cu_result ashlar__soft_ctx_synchronize(void) {
 
 /* ---- events ---- */
 
-/* The flags for blocking waits and for no timing are allowed, and have no effect here. */
+/* CU_EVENT_BLOCKING_SYNC and _DISABLE_TIMING are allowed, and have no effect here. */
 enum { EVENT_FLAGS_ALLOWED = 3, EVENT_INTERPROCESS = 4 };
 
 typedef struct soft_event {
     soft_device *device;
     soft_point *point;   /* made by the newest record; NULL: none yet, so the event is complete */
     uint64_t capture;    /* id of the capture that holds the newest record; 0: in no capture */
-    soft_clock captured; /* if in a capture: the nodes that the event stands for */
+    soft_clock captured; /* if `capture` is not 0: the nodes that the event stands for */
 } soft_event;
 
 /* Begin a call on an event: like ashlar__soft_enter_context(), and find the event. */
@@ -429,8 +429,8 @@ cu_result ashlar__soft_event_query(cu_event event) {
     return ashlar__soft_leave(CU_NOT_READY);
 }
 
-/* Not a function of CUDA's: polling would cost neither virtual time nor, in adversarial mode, have
- * the work run that is awaited. */
+/* CUDA has no such function. Polling instead would not count as a wait in virtual time and, in
+ * adversarial mode, would run any ready work rather than what is awaited. */
 cu_result ashlar__soft_wait_any(const cu_event *events, size_t count) {
     soft_device *device;
     soft_event *found;

@@ -21,7 +21,7 @@
  * takes START_NS, and time for its bytes at the rate of their path. */
 enum {
     QUERY_NS = 1000,
-    HOST_FN_NS = 10000, /* a middling kernel */
+    HOST_FN_NS = 10000, /* like a kernel of middling length */
     START_NS = 2000,
     HOST_BYTES_PER_US = 25000,
     PEER_BYTES_PER_US = 100000,
@@ -128,7 +128,7 @@ static uint64_t bytes_ns(size_t bytes, uint64_t bytes_per_us) {
 
 static uint64_t duration_of(const soft_op *op) {
     if (op->kind == SOFT_OP_WORK || !ashlar__soft_state.config.has_costs) {
-        return op->duration_ns; /* of other work: 0 */
+        return op->duration_ns; /* 0 unless a test has queued SOFT_OP_WORK */
     }
     switch (op->kind) {
     case SOFT_OP_HOST_FN:
@@ -146,7 +146,7 @@ static uint64_t duration_of(const soft_op *op) {
     }
 }
 
-/* When the stream's own order, and that with the legacy stream, let its next op begin. */
+/* The earliest start of the stream's next op, by its own order and that with the legacy stream. */
 static uint64_t order_ns(const soft_stream *stream) {
     const soft_device *device = stream->device;
     if (!stream->is_ordered) {

@@ -107,7 +107,7 @@ cu_result ashlar__soft_mem_address_free(cu_ptr ptr, size_t bytes) {
     soft_reservation *reservation =
         ashlar__soft_ranges_at(&ashlar__soft_state.reservations, (uintptr_t)ptr, &idx);
     if (reservation == NULL || reservation->range.bytes != bytes ||
-        reservation->mapping_count != 0) { /* plain allocations always have a mapping */
+        reservation->mapping_count != 0) { /* always so for memory of cuMemAlloc */
         return ashlar__soft_leave(ashlar__soft_undefined(
             CU_INVALID_VALUE, "%zu bytes at %#zx are no whole reservation without mappings", bytes,
             (size_t)ptr));

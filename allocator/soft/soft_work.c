@@ -21,9 +21,9 @@ cu_result ashlar__soft_launch_host_func(cu_stream stream, cu_host_fn fn, void *u
     return leave_with_work(found, &op);
 }
 
-/* ---- what launches are given ---- */
+/* ---- checks of the memory that launches are given ---- */
 
-/* Leave; with strict=on the process ends unless the memory is what it should be. */
+/* Drop the lock and return `is_right`; if that is false, with strict=on, end the process. */
 static bool leave_judged(bool is_right, const char *wrong, const void *ptr, size_t bytes,
                          const char *call, const char *name) {
     if (!is_right) {
@@ -63,8 +63,8 @@ static soft_operand on_host(const void *ptr) {
     return (soft_operand){(void *)(uintptr_t)ptr, SOFT_PLACE_PAGEABLE, NULL};
 }
 
-/* Say which device must have access, if the call does not, and what host memory is page-locked.
- * False: there is no such memory. */
+/* Complete an operand: `device` must have access, unless the call names another, and host memory
+ * may be page-locked. False: the memory is not there, or the device has no access. */
 static bool place(soft_operand *operand, const soft_device *device, size_t bytes) {
     if (operand->place == SOFT_PLACE_DEVICE) {
         operand->device = operand->device == NULL ? device : operand->device;

@@ -17,7 +17,7 @@ typedef struct search {
     size_t reserved_bytes; /* the most memory that the last trial reserved */
 } search;
 
-/* Whether a value runs on a device of `bytes`. */
+/* Run the program with a value on a device of `bytes` bytes. *runs: whether the memory sufficed. */
 static ashlar_status try(search *s, size_t value, size_t bytes, bool *runs) {
     ashlar_allocator *allocator = NULL;
     ashlar_stats stats;
@@ -76,10 +76,10 @@ static ashlar_status find_need(search *s, size_t value, size_t most, size_t *out
 static ashlar_status fit(search *s, size_t bytes, ashlar_fit_result *out) {
     bool runs = false;
     ASHLAR_TRY(find_value(s, bytes, &out->value));
-    ASHLAR_TRY(try(s, out->value, bytes, &runs)); /* the search may have ended with another value */
+    ASHLAR_TRY(try(s, out->value, bytes, &runs)); /* the last trial may have had another value */
     ASHLAR_FAIL_IF(!runs, ASHLAR_EINVAL, "fit: run takes other memory the second time, for %zu",
                    out->value);
-    /* A device that has just what the last trial reserved, in whole granules. */
+    /* Begin with a device that has just what the last trial reserved, in whole granules. */
     const size_t most = (s->reserved_bytes + GRANULE_BYTES - 1) & ~(GRANULE_BYTES - 1);
     ASHLAR_TRY(try(s, out->value, most, &runs));
     ASHLAR_TRY(find_need(s, out->value, runs ? most : bytes, &out->need_bytes));

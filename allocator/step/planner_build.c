@@ -31,11 +31,11 @@ typedef struct batch {
     ashlar_step_key **keys; /* [count], those of the largest steps first */
     ashlar_plan **plans;    /* [count] */
     size_t count;
-    bool is_too_dear; /* some plan was given up, since it costs more than it saves */
+    bool is_too_dear; /* some plan was given up, since it would cost more memory than it saves */
 } batch;
 
-/* Whether the key can take the plan now. If not, the end of the key's next step tries again. If
- * streams end unannounced, no step would replay the plan. */
+/* Whether the key can take the plan now. If not, the end of the key's next step tries again. While
+ * streams are watched, no step would replay it: step.c declines them. */
 static bool is_possible(const ashlar_allocator *a, const ashlar_step_key *key,
                         const ashlar_plan *plan) {
     return !a->client.watches_streams && key->replay_count == 0 && !ashlar__plan_has_ended(plan) &&
@@ -48,7 +48,7 @@ static void give_up(ashlar_allocator *a, ashlar_cache *own, batch *b, size_t i) 
     ashlar_plan *plan = b->plans[i];
     ASHLAR_CHECK2(b->keys[i]->plan == plan && b->keys[i]->replay_count == 0);
     b->keys[i]->plan = b->plans[i] = NULL;
-    ASHLAR_IGNORE(ashlar__planner_take_lacking(a, own, plan)); /* see above */
+    ASHLAR_IGNORE(ashlar__planner_take_lacking(a, own, plan)); /* else when a step begins */
     ashlar__plan_free(plan);
 }
 
@@ -83,7 +83,7 @@ static ashlar_status take_memory(ashlar_allocator *a, ashlar_cache *own, batch *
     return status;
 }
 
-/* Give each key its plan, with memory. */
+/* Give each key its plan, then take memory for all of them. */
 static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, batch *b) {
     if (a->planner.is_installing) {
         return ASHLAR_OK;
@@ -103,7 +103,7 @@ static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, batch *b) {
         }
     }
     const ashlar_status status = take_memory(a, own, b);
-    memset((void *)b->plans, 0, b->count * sizeof(ashlar_plan *)); /* they are the keys' */
+    memset((void *)b->plans, 0, b->count * sizeof(ashlar_plan *)); /* the keys own them now */
     ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
     ashlar__planner_link_plans(a);
     a->planner.is_installing = false;
@@ -123,10 +123,8 @@ static void leave_out_ended(ashlar_recording *recording) {
     }
 }
 
-/*
- * In all recordings, leave allocations that several streams use to the ordinary path. False: there
- * are none.
- */
+/* Take allocations that several streams use out of all recordings' plans, so that the ordinary path
+ * serves them. False: there are none. */
 static bool leave_out_shared(const batch *b) {
     bool is_any = false;
     for (size_t i = 0; i < b->count; i++) {
@@ -145,8 +143,8 @@ static int by_step_bytes(const void *left, const void *right) {
     return a < b ? 1 : -(a > b);
 }
 
-/* For each stream of a recording, the bytes of the largest of the first `count` plans: a plan that
- * fits there is good enough. */
+/* For each stream of a recording, the bytes of the largest of the first `count` plans. They share
+ * their memory with the recording's plan, so a packing that fits into as much is good enough. */
 static void find_room(ashlar_plan *const *plans, size_t count, const ashlar_recording *recording,
                       size_t room[static ASHLAR_PLAN_STREAMS_MAX]) {
     memset(room, 0, ASHLAR_PLAN_STREAMS_MAX * sizeof *room);
@@ -199,8 +197,8 @@ static ashlar_status build(ashlar_allocator *a, ashlar_cache *own, batch *b) {
         b->keys[i]->is_busy = true;
     }
     ashlar_status status = pack_and_install(a, own, b, search_ms);
-    /* Slots of blocks that several streams use are held to the end of the step, which may take too
-     * much memory. */
+    /* Blocks that several streams use keep their slots to the end of the step. If that takes too
+     * much memory, plan the rest alone. */
     if ((status == ASHLAR_ENOMEM || b->is_too_dear) && leave_out_shared(b)) {
         status = pack_and_install(a, own, b, search_ms);
     }
@@ -214,9 +212,9 @@ static ashlar_status build(ashlar_allocator *a, ashlar_cache *own, batch *b) {
 }
 
 /*
- * Whether a key's steps have already left a plan, and some that were not recorded needed more than
- * the recorded ones: they left the memory that is free now. They would leave this plan, too, and
- * what is free in the midst of a step lies in pieces, beside which more is mapped each time.
+ * Whether steps would leave this plan, as the key's steps left an earlier one: if they left two, or
+ * if the recording needs less than 7/8 of the stream's free memory, which is what the steps that
+ * left have needed. A step that leaves its plan finds free memory in pieces, and maps more.
  */
 static bool would_be_left(const ashlar_allocator *a, const ashlar_step_key *key) {
     enum { PART_LESS = 8 };
@@ -226,8 +224,8 @@ static bool would_be_left(const ashlar_allocator *a, const ashlar_step_key *key)
             ashlar__recording_held_bytes(&key->recording) < free - free / PART_LESS);
 }
 
-/* Whether the key waits to be planned. A key whose stream has ended does not: the stream that
- * continues its steps, if any, makes one more recording first. */
+/* Whether the key waits to be planned. A key whose stream has ended does not: if the program's
+ * steps go on, they name another stream, and are recorded there. */
 static bool is_waiting(const ashlar_allocator *a, const ashlar_step_key *key) {
     return key->step_count > 0 && (!key->is_current || key->plan == NULL) && !key->is_busy &&
            !a->client.watches_streams && !ashlar__stream_state_has_ended(key->stream_state) &&

@@ -11,10 +11,11 @@
 
 /* ---- a block of the heap ---- */
 
-/* A plan is searched for as long as the options say, but its memory not longer than this. */
+/* How long to wait at most for memory that queued work still uses, even if search_ms is longer. */
 enum { WAIT_MS_MAX = 1000 };
 
-/* Whether a step begins on a plan that lost its memory; else the plan is new. */
+/* Whether the memory is for a step that begins now, whose plan lost its own; if not, it is for a
+ * new plan, and there is time to wait for it. */
 static bool is_in_step(const ashlar_request *r) {
     return r->own != NULL && r->own->own_replay != NULL && r->own->own_replay->depth > 0;
 }
@@ -25,7 +26,7 @@ static uint64_t wait_ns(const ashlar_allocator *a, const ashlar_request *r) {
     return !may_wait ? 0 : 1000000 * (ms < WAIT_MS_MAX ? ms : WAIT_MS_MAX);
 }
 
-/* In the zones of the request's stream, where all memory is mapped. */
+/* Take a place in the zones of the request's stream behind which all memory is mapped. */
 static ashlar_status take_mapped(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     ashlar_heap_place place;
     for (size_t kind = ASHLAR_ZONE_COUNT; kind-- > 0;) {
@@ -36,8 +37,8 @@ static ashlar_status take_mapped(ashlar_allocator *a, const ashlar_request *r, a
     return ASHLAR_OK;
 }
 
-/* Move free memory to where the least of it is missing. Segments cannot move: give them back, so
- * that the plan can have one instead. */
+/* Take the place in the stream's zones that lacks the fewest handles, and map free ones there.
+ * Segments cannot be moved: give free ones back, so that the driver has room for the plan's. */
 static ashlar_status take_moved(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     ashlar_heap_place place;
     bool is_there = false;
@@ -50,7 +51,7 @@ static ashlar_status take_moved(ashlar_allocator *a, const ashlar_request *r, as
     return is_there ? ashlar__rung_take_place(a, r, &place, out) : ASHLAR_OK;
 }
 
-/* Whether queued work still uses free memory, of which there is enough. */
+/* Whether there is enough free memory, but queued work still uses some of it. */
 static bool may_wait(const ashlar_allocator *a, const ashlar_request *r) {
     if (ashlar__heap_free_bytes(&a->heap) < r->bytes) {
         return false;
@@ -98,10 +99,10 @@ size_t ashlar__plan_free_bytes(const ashlar_allocator *a, const ashlar_stream_st
     return bytes;
 }
 
-/* Whether the plan's memory, if it were mapped now, would make the allocator reserve more than it
- * may, while more of the stream's own memory lies idle than a plan may cost. (What other streams
- * may still use, the cache does not take either before it maps more.) Where so much cannot be
- * mapped at all, it will come from what is reserved. */
+/* Whether mapping the plan's memory would make the allocator reserve more than may_reserve, while
+ * memory in the stream's own zones is free; both by more than ashlar__planner_spare_bytes(). (Other
+ * streams' zones do not count: without a plan, too, more is mapped before they are used.) False if
+ * the device has not so much left: then the memory comes from what is reserved. */
 static bool is_too_dear(const ashlar_allocator *a, const ashlar_request *r, size_t may_reserve) {
     const ashlar_range *range = &a->heap.range;
     ashlar_heap_place place = {0};
@@ -118,18 +119,16 @@ static bool is_too_dear(const ashlar_allocator *a, const ashlar_request *r, size
 }
 
 /*
- * Take a block for the memory of a plan: what is mapped and free, then what can be moved, and only
- * then more of the device's memory, as far as the allocator then reserves hardly more than
- * `may_reserve` bytes, or leaves hardly any idle. If it would, *out stays NULL. For a new plan, a
- * wait for work that uses free memory comes before more is mapped; a step that begins does not
- * wait. All caches are taken over.
+ * Take a block for the memory of a plan: from memory that is mapped and free, else from free memory
+ * that can be moved (for a new plan, after a wait for work that uses it), and only then from more
+ * of the device's. If that is_too_dear(), *out stays NULL. All caches are taken over.
  */
 static ashlar_status place_locked(ashlar_allocator *a, const ashlar_request *r, size_t may_reserve,
                                   ashlar_block **out) {
     ashlar_rung unused;
     ASHLAR_OWNS(&a->lock);
     ashlar__caches_flush_locked(a);
-    ASHLAR_TRY(take_mapped(a, r, out)); /* before the driver is asked about anything */
+    ASHLAR_TRY(take_mapped(a, r, out)); /* first without asking the driver what work is over */
     if (*out == NULL) {
         ASHLAR_TRY(gather(a, r, out));
     }
@@ -158,7 +157,7 @@ typedef struct needs {
     size_t bytes;    /* bytes of the largest plan */
     size_t *offsets; /* [count], the slots' offsets: rising, no two equal, < bytes */
     size_t count;
-    size_t may_reserve; /* the most that any of their keys' steps made the cache reserve */
+    size_t may_reserve; /* the most that the allocator reserved for a recorded step of their keys */
 } needs;
 
 /* Take a block of the heap. *out stays NULL if it costs too much. */
@@ -306,7 +305,7 @@ void ashlar__planner_link_plans(const ashlar_allocator *a) {
     }
 }
 
-/* Take memory for all slots on the stream, which has none. */
+/* Take plan memory for a stream that has none: for its slots in all plans. */
 static ashlar_status take_memory(ashlar_allocator *a, ashlar_cache *own,
                                  ashlar_stream_state *state) {
     needs n;
@@ -344,8 +343,7 @@ ashlar_status ashlar__planner_take_again_locked(ashlar_allocator *a, ashlar_cach
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(!a->planner.is_installing && !key->is_busy && !ashlar__plan_has_ended(key->plan));
     a->planner.is_installing = true;
-    key->is_busy = true; /* so that no other thread moves the key, or drops its memory, while the
-                            lock is dropped */
+    key->is_busy = true; /* no other thread may change the key while the lock is dropped */
     const ashlar_status status = ashlar__planner_take_lacking(a, own, key->plan);
     ashlar__planner_link_plans(a);
     key->is_busy = false;

@@ -6,7 +6,7 @@
 #include "allocator/core/core.h"
 #include "allocator/heap/heap.h"
 
-/* How many streams the beginning of a step asks whether they are done with slot blocks. */
+/* How many streams a step asks, when it begins, whether blocks that wait for them can be reused. */
 enum { ASKED_AT_BEGIN = 16 };
 
 /* ---- costs ---- */
@@ -71,17 +71,14 @@ static void begin_recording(ashlar_allocator *a, ashlar_replay *replay) {
     if (replay->key->step_count == 0 || replay->key->is_stale) {
         replay->key->reserved_bytes = 0;
     }
-    /*
-     * From now on every allocation and free of every thread takes the lock, so that the recording
-     * sees it.
-     */
+    /* Now every allocation and free of every thread takes the lock, so that none is missed. */
     a->planner.recording_count++;
     ASHLAR_CHECK2(a->planner.recording_count <= a->planner.active_step_count);
     ashlar__caches_update_bypass_locked(a);
 }
 
-/* Give up those of the plan's memories that a lost stream used: no event will ever come behind its
- * work. */
+/* Give up those of the plan's memories that were used by a stream which ended before an event was
+ * recorded behind its work: nothing will ever prove that this work is over. */
 static void leave_lost(ashlar_allocator *a, const ashlar_plan *plan) {
     for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
         ashlar_plan_memory *memory =
@@ -109,10 +106,7 @@ static bool join_uses(ashlar_allocator *a, const ashlar_plan *plan) {
     return is_joined;
 }
 
-/*
- * Whether the key's plan can be replayed now. If the plan's memory was given up, this takes memory
- * again.
- */
+/* Whether the key's plan can be replayed now. Takes memory again if the plan's was given up. */
 static bool can_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     if (key->plan == NULL || key->is_retired || ashlar__plan_is_busy_locked(a, key->plan)) {
         return false;
@@ -127,7 +121,7 @@ static bool can_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *
 /* Make the addresses of a step depend only on the step: see ashlar_step_key.is_held. */
 static ashlar_status hold(ashlar_allocator *a, ashlar_cache *own) {
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
-        ashlar__returned_put_locked(a, state);
+        ashlar__remote_put_locked(a, state);
     }
     ashlar__cycle_restart(own);
     const ashlar_status status = ashlar__cross_return_all(&a->heap);
@@ -226,7 +220,7 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
 
 /* ---- ending ---- */
 
-/* Put a recording in the place of its key's. */
+/* Replace a key's recording by `recording`, which is empty afterwards. */
 static void replace(ashlar_step_key *key, ashlar_recording *recording) {
     ashlar__recording_finish(&key->recording);
     key->recording = *recording;
@@ -234,7 +228,7 @@ static void replace(ashlar_step_key *key, ashlar_recording *recording) {
     key->is_current = false;
 }
 
-/* Whether the slots of the larger recording serve the other step, too, which needs no merging. */
+/* Keep only the larger of two recordings if its slots serve the other one's step, too. */
 static ashlar_status keep_larger(ashlar_step_key *key, ashlar_recording *recording, bool *is_kept) {
     const bool is_larger =
         ashlar__recording_held_bytes(recording) > ashlar__recording_held_bytes(&key->recording);
@@ -247,7 +241,7 @@ static ashlar_status keep_larger(ashlar_step_key *key, ashlar_recording *recordi
     return ASHLAR_OK;
 }
 
-/* The key has no plan: one for all its steps would need more memory than the largest. */
+/* Leave the key without a plan: one for all its steps would need more than the largest step. */
 static void set_apart(ashlar_allocator *a, ashlar_step_key *key) {
     a->planner.stats.steps_apart++;
     key->has_apart = key->is_ordinary = true;
@@ -367,7 +361,7 @@ ashlar_status ashlar_step_end(ashlar_allocator *a) {
 
 /* ---- requests that name no stream ---- */
 
-/* Reads what only this thread writes. */
+/* Without the lock: only this thread writes what is read here. */
 bool ashlar__step_stream(ashlar_allocator *a, ashlar_stream *out) {
     const ashlar_cache *own = ashlar__cache_get(a);
     const ashlar_replay *replay = own != NULL ? own->own_replay : NULL;

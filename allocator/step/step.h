@@ -7,8 +7,9 @@
 
 #include "allocator/core/core.h"
 
-/* Find or make the key `number` of steps on `state`. Making it forgets the keys of a stream that is
- * gone and had that number. Lock: held. Errors: ASHLAR_EHOSTMEM. */
+/* Find or make the key that stands for steps of `number` on `state`. If it is made, and a stream
+ * that is gone has such a key, all keys of that stream are forgotten. Lock: held. Errors:
+ * ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_of_locked(ashlar_allocator *allocator,
                                                            uint64_t number,
                                                            ashlar_stream_state *state,
@@ -16,8 +17,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_of_locked(ashlar_allocator *all
 
 /*
  * Merge two closed recordings, whose peaks are known, if one plan for both needs hardly more memory
- * on any stream than the largest recorded step does. Otherwise *is_merged is false, and *out has
- * nothing. Lock: held.
+ * on any stream than the largest recorded step does. Otherwise *is_merged is false, and *out is
+ * empty. Lock: held.
  *
  * Errors: as for ashlar__recording_merge().
  */
@@ -26,9 +27,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__step_merge_locked(const ashlar_allocator
                                                           const ashlar_recording *more,
                                                           ashlar_recording *out, bool *is_merged);
 
-/* Let one plan serve the steps of key `number` and of the key whose numbers begin directly above
- * it, if the two may be merged, and no number of the second key is above `last`. Neither key may
- * have a plan. Lock: held. Errors: ASHLAR_EHOSTMEM; then both keys are as before. */
+/* Join the key of `number` and the key whose numbers begin directly above it, so that one plan
+ * serves the steps of both; but not if the first has `last`, or if they cannot be merged. Neither
+ * may have a plan. Lock: held. Errors: ASHLAR_EHOSTMEM; then both keys are as before. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_join_locked(ashlar_allocator *allocator,
                                                              uint64_t number, uint64_t last,
                                                              const ashlar_stream_state *state);
@@ -47,14 +48,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_build_locked(ashlar_allocator *a
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_build_all_locked(ashlar_allocator *allocator,
                                                                  ashlar_cache *own);
 
-/* The memory in a stream's zones that no block uses. Lock: held. Cost: O(windows). */
+/* The bytes mapped in a stream's zones that no block uses. Lock: held. Cost: O(windows). */
 size_t ashlar__plan_free_bytes(const ashlar_allocator *allocator, const ashlar_stream_state *state);
 
 /*
  * Call these only while a plan is being installed. _leave_memory: give up the memories in which a
- * plan has slots. _take_lacking: take memory that fits all present plans for those of its streams
- * that have none, and have not ended. Lock: held; may be dropped and taken again meanwhile. Errors:
- * ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER.
+ * plan has slots. _take_lacking: take new memory for each stream of the plan that has none and has
+ * not ended, large enough for all present plans. Lock: held; may be dropped and taken again
+ * meanwhile. Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER.
  */
 void ashlar__planner_leave_memory(ashlar_allocator *allocator, const ashlar_plan *plan);
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_take_lacking(ashlar_allocator *allocator,
@@ -85,7 +86,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_forget_keys(ashlar_allocator *al
 /*
  * For calls that name no stream, as cudaMalloc() and cudaFree() do (frees.h). _stream: the stream
  * of the step that the calling thread is in; false: it is in none, or in nested ones on different
- * streams. _has: whether a live block was taken for that stream. Lock: not held. Threads: any.
+ * streams. _has: whether a live block was taken for `stream`. Lock: not held. Threads: any.
  */
 bool ashlar__step_stream(ashlar_allocator *allocator, ashlar_stream *out);
 bool ashlar__step_has(ashlar_allocator *allocator, const void *ptr, ashlar_stream stream);
@@ -104,19 +105,19 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_end(ashlar_allocator *allocator)
 
 /*
  * Each length has a number of its own, and a key stands for the numbers of one or several lengths
- * in a row: keys are joined as their steps are recorded, if one plan for both costs hardly any
- * memory, and as far as the ranges go that the program asks for. Where not every length is
+ * in a row. Keys are joined as their steps are recorded, if one plan for both costs hardly any
+ * memory, but never beyond a range of options->length_range_count. Where not every length is
  * recorded, each range has one key.
  */
 
-/* The options, or all zero if NULL, with defaults in the place of 0. */
+/* A copy of the options (all zero if NULL), with the default min_length in place of 0. */
 ashlar_warmup_options ashlar__warmup_chosen(const ashlar_warmup_options *options);
 
 /* The number to add to options->key for steps of this length. */
 uint64_t ashlar__warmup_number_of(const ashlar_warmup_options *options, size_t length);
 
 /* The next shorter length that a pass visits; 0 if there is none. Dry runs visit every length,
- * other passes only the longest length of each bucket. _visit_count: of a pass. */
+ * other passes only the longest of each range. _visit_count: how many lengths a pass visits. */
 size_t ashlar__warmup_length_below(const ashlar_warmup_options *options, size_t length);
 size_t ashlar__warmup_visit_count(const ashlar_warmup_options *options);
 
@@ -132,7 +133,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__warmup_join(ashlar_allocator *allocator,
                                                     const ashlar_warmup_options *options,
                                                     size_t length);
 
-/* Forget the costs that were counted so far, for all lengths. Lock: not held. */
+/* Forget the driver calls that were counted for steps of all lengths. Lock: not held. */
 void ashlar__warmup_clear_costs(ashlar_allocator *allocator, const ashlar_warmup_options *options);
 
 #endif /* ASHLAR_STEP_H */

@@ -30,8 +30,8 @@ static ashlar_status new_key(ashlar_allocator *a, uint64_t number, ashlar_stream
     return ASHLAR_OK;
 }
 
-/* The steps of a stream that is gone are not continued: once one of their numbers comes on another
- * stream, their keys and plans go. */
+/* If a stream that is gone has a key of this number, which the program now uses on another stream,
+ * forget all keys and plans of the stream that is gone. */
 static void forget_gone(ashlar_allocator *a, uint64_t number) {
     const ashlar_step_key *at = a->planner.keys;
     while (at != NULL && (!ashlar__step_key_has(at, number) || !at->stream_state->is_gone)) {
@@ -56,8 +56,8 @@ ashlar_status ashlar__step_key_of_locked(ashlar_allocator *a, uint64_t number,
 
 /* ---- joining ---- */
 
-/* A plan for several steps may need at most 1/256 more than the largest step on the stream, or what
- * the largest step's handles hold. */
+/* A plan for several steps may need at most 1/256 more than the largest step on the stream, or as
+ * many handles as that step. */
 enum { JOINED_PART_MORE = 256 };
 
 static size_t largest_peak(const ashlar_allocator *a, const ashlar_stream_state *state) {
@@ -78,7 +78,8 @@ static size_t whole_handles(const ashlar_allocator *a, size_t bytes) {
     return bytes / handle + (bytes % handle != 0);
 }
 
-/* `peaks`: by stream_idx, those of all merged steps together. */
+/* Whether a plan of a merged recording may need so much. `peaks`: its own, by stream_idx; its field
+ * held_peaks has those of the largest of the merged steps. */
 static bool is_small_enough(const ashlar_allocator *a, const ashlar_recording *merged,
                             const size_t *peaks) {
     bool is_so = true;
@@ -146,7 +147,7 @@ ashlar_status ashlar__step_key_join_locked(ashlar_allocator *a, uint64_t number,
     if (is_merged) {
         join(a, low, high, &merged);
     }
-    return status == ASHLAR_EOVERFLOW ? ASHLAR_OK : status; /* too many streams for one plan */
+    return status == ASHLAR_EOVERFLOW ? ASHLAR_OK : status; /* they cannot be merged */
 }
 
 /* ---- what the program asks for ---- */

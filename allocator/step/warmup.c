@@ -17,7 +17,7 @@
 typedef struct warmup {
     ashlar_allocator *allocator;
     const ashlar_warmup_options *options;
-    bool is_planned;
+    bool is_planned; /* the steps get plans */
     bool is_dry_run; /* the steps being recorded get no memory */
     bool has_steps;  /* the thread has a cache, without which it cannot begin a step */
     uint64_t strayed; /* requests that replayed steps made on another stream than recorded */
@@ -110,12 +110,13 @@ static ashlar_status give_back(ashlar_allocator *a) {
     return ASHLAR_OK;
 }
 
-/* If it fails, is_dry_run may still be set, so that undo() ends the step. */
+/* Record all lengths. After a failure is_dry_run may still be set, so that undo() ends the step. */
 static ashlar_status record(warmup *w) {
     ASHLAR_CHECK2(w->is_planned && !w->is_dry_run);
     w->is_dry_run = w->options->dry_run != NULL;
     ASHLAR_TRY(pass(w));
-    /* Join again: some lengths could not be joined before the step that needs most was recorded. */
+    /* Join again: the more the largest step needs, the more may a plan of several lengths need, and
+     * that step may have been recorded after others. */
     for (size_t length = w->options->max_length;
          w->is_dry_run && length > w->options->min_length;) {
         ASHLAR_TRY(ashlar__warmup_join(w->allocator, w->options, --length));
@@ -140,7 +141,7 @@ static ashlar_status plan(warmup *w) {
 
 /* ---- the proof ---- */
 
-/* What the memory looks like between two steps. */
+/* What the memory looks like before or after a pass. */
 typedef struct picture {
     ashlar_stats stats;
     uint64_t layout; /* hash of each window's zone, and of how much of the window is mapped */
@@ -169,7 +170,7 @@ static uint64_t served_in_place(const ashlar_stats *s) {
     return s->served_planned + s->served_cached + s->served_same_stream + s->served_idle;
 }
 
-/* Whether the memory was the same before and after some steps, and served all of their requests. */
+/* Whether the memory was the same before and after a pass, and served all requests in between. */
 static bool is_repeated(const picture *before, const picture *after) {
     return before->layout == after->layout && before->short_count == after->short_count &&
            before->left_cross == after->left_cross &&
@@ -178,14 +179,14 @@ static bool is_repeated(const picture *before, const picture *after) {
                served_in_place(&after->stats) - served_in_place(&before->stats);
 }
 
-/* Whether plans served all requests in between. */
+/* Whether plans served all requests between the two pictures. */
 static bool is_all_planned(const picture *before, const picture *after) {
     return after->stats.alloc_count - before->stats.alloc_count ==
            after->stats.served_planned - before->stats.served_planned;
 }
 
-/* Choose whether later steps of each length begin with every block at home and an empty cache; see
- * ashlar_step_key.is_held. */
+/* Choose whether later steps of each length begin with an empty cache and with all blocks that were
+ * used on several streams back in gaps: see ashlar_step_key.is_held. */
 static void hold_steps(const warmup *w, bool is_held) {
     ashlar_allocator *a = w->allocator;
     const uint64_t last = ashlar__warmup_number_of(w->options, w->options->max_length);
@@ -209,12 +210,12 @@ static void hold_steps(const warmup *w, bool is_held) {
  * Returns why a pass that changed nothing does not prove that later passes change nothing either;
  * NULL: it does prove this.
  *
- * Plans serve the same requests in any order. On the ordinary path a block's address follows from
- * the requests since the step began, and from the memory that was free at its beginning. If steps
- * are held (see ashlar_step_key.is_held), all memory that they use is free then. So a length gets
- * the same addresses each time, and these have memory. Nothing proves this for a length that has
- * not run, nor without steps: then a block that is away comes home at an unpredictable moment, when
- * the device is done with it.
+ * Plans serve the same requests in whatever order the steps come. On the ordinary path a block's
+ * address follows from the requests since the step began, and from the memory that was free at its
+ * beginning. If steps are held (see ashlar_step_key.is_held), all memory that they use is free
+ * then. So a length gets the same addresses each time, and these have memory. Nothing proves this
+ * for a length that has not run; nor without steps, when a freed block that several streams used
+ * becomes free again at an unpredictable moment, as soon as the device is done with it.
  */
 static const char *doubt(const warmup *w, const picture *before, const picture *after) {
     if (ashlar__allocator_is_guarded(w->allocator)) {
@@ -315,8 +316,8 @@ static uint32_t set_build_after(ashlar_allocator *a, uint32_t step_count) {
     return before;
 }
 
-/* Drop the plans and recordings, and keep as little memory as possible. Returns `status`; the error
- * detail is that of `status`, too. */
+/* After a failure, drop the plans and recordings, and give back what memory is free. Returns
+ * `status`, and restores its error detail. */
 static ashlar_status undo(const warmup *w, ashlar_status status) {
     char detail[ASHLAR_DETAIL_BYTES];
     memcpy(detail, ashlar_error_detail(), sizeof detail);

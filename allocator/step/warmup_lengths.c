@@ -8,7 +8,7 @@
 
 /* The number of lengths in one of the ranges that the program asks for. The range of the longest
  * lengths may have fewer. */
-static size_t bucket_width(const ashlar_warmup_options *o) {
+static size_t range_width(const ashlar_warmup_options *o) {
     const size_t others = o->max_length - o->min_length;
     return o->length_range_count == 0 ? others + 1 : others / o->length_range_count + 1;
 }
@@ -21,13 +21,13 @@ uint64_t ashlar__warmup_number_of(const ashlar_warmup_options *o, size_t length)
 /* The number of the first length in the range of `length`. */
 static uint64_t first_number(const ashlar_warmup_options *o, size_t length) {
     const uint64_t number = ashlar__warmup_number_of(o, length);
-    return number - number % bucket_width(o);
+    return number - number % range_width(o);
 }
 
-/* The number of the last one. */
+/* The number of the last length in that range. */
 static uint64_t last_number(const ashlar_warmup_options *o, size_t length) {
     const uint64_t last = ashlar__warmup_number_of(o, o->max_length);
-    const uint64_t first = first_number(o, length), others = bucket_width(o) - 1;
+    const uint64_t first = first_number(o, length), others = range_width(o) - 1;
     return others < last - first ? first + others : last;
 }
 
@@ -39,7 +39,7 @@ ashlar_warmup_options ashlar__warmup_chosen(const ashlar_warmup_options *options
 
 uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length) {
     ashlar_warmup_options o = ashlar__warmup_chosen(options);
-    /* the options are not checked yet */
+    /* options that have not been checked may have max_length < min_length */
     o.max_length = o.max_length > o.min_length ? o.max_length : o.min_length;
     return o.key + ashlar__warmup_number_of(&o, length);
 }
@@ -54,7 +54,7 @@ size_t ashlar__warmup_length_below(const ashlar_warmup_options *o, size_t length
 
 size_t ashlar__warmup_visit_count(const ashlar_warmup_options *o) {
     const size_t others = o->max_length - o->min_length;
-    return o->dry_run != NULL ? others + 1 : others / bucket_width(o) + 1;
+    return o->dry_run != NULL ? others + 1 : others / range_width(o) + 1;
 }
 
 static ashlar_status share_keys_locked(ashlar_allocator *a, const ashlar_warmup_options *o,
@@ -95,7 +95,7 @@ ashlar_status ashlar__warmup_join(ashlar_allocator *a, const ashlar_warmup_optio
     return status;
 }
 
-/* ---- what buckets need ---- */
+/* ---- what each key's lengths need ---- */
 
 void ashlar__warmup_clear_costs(ashlar_allocator *a, const ashlar_warmup_options *o) {
     const uint64_t end = ashlar__warmup_number_of(o, o->max_length);

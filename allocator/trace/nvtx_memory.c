@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NVTX loads the library that the environment names; a setuid program must not. */
+/* NVTX loads the library that an environment variable names, by getenv(). A setuid program must not
+ * do so, and there secure_getenv() finds no variable. */
 #define getenv secure_getenv
 #include <nvtx3/nvToolsExtMem.h>
 #undef getenv
@@ -21,7 +22,7 @@
 
 typedef struct nvtx_heap {
     uint64_t address, bytes;
-    nvtxMemHeapHandle_t handle; /* NULL if no tool listens */
+    nvtxMemHeapHandle_t handle; /* NVTX's, for the heap; NULL if no tool listens */
 } nvtx_heap;
 
 struct ashlar_nvtx_memory {
@@ -45,7 +46,7 @@ void ashlar__nvtx_memory_destroy(ashlar_nvtx_memory *memory) {
         return;
     }
     for (size_t i = 0; i < memory->count; i++) {
-        /* some of its blocks may still be live */
+        /* Drop the regions of blocks that are still live. */
         nvtxMemHeapReset(memory->domain, memory->heaps[i].handle);
         nvtxMemHeapUnregister(memory->domain, memory->heaps[i].handle);
     }

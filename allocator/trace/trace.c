@@ -76,8 +76,8 @@ static int compare_positions(const void *a, const void *b, void *context) {
     return (i > j) - (i < j);
 }
 
-/* Set is_half[i] for each event whose partner is missing. Returns their number. `positions`, one
- * for each event, are overwritten. */
+/* Set is_half[i] for each ALLOC without its FREE (unless its block is still live) and each FREE
+ * without its ALLOC. Returns their number. positions: [count], overwritten. */
 static uint64_t find_halves(const ashlar_trace_event *events, size_t count, size_t *positions,
                             bool *is_half) {
     size_t of_blocks = 0;

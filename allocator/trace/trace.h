@@ -11,7 +11,8 @@
 
 #include <ashlar/base.h>
 
-/* The actions: our name, also in snapshots; the name in RMM's log (NULL: not in it). */
+/* The actions. Columns: constant, our name (also in snapshots), RMM's name (NULL: RMM's log has no
+ * such action). */
 #define ASHLAR_TRACE_ACTION_MAP(X) \
     X(ALLOC, "alloc", "allocate")  \
     X(FREE, "free", "free")        \
@@ -25,14 +26,14 @@ typedef enum ashlar_trace_action {
 } ashlar_trace_action;
 
 typedef struct ashlar_trace_event {
-    uint64_t time_ns;   /* set by put: of the monotonic clock */
-    uint64_t address;   /* of the block or the memory; OOM: 0 */
-    uint64_t bytes;     /* of the block or the memory; OOM: free on the device */
-    uint64_t requested; /* ALLOC, FREE: of the block, 1 .. bytes; OOM: of the request; else 0 */
-    uint64_t stream;    /* ALLOC, OOM: of the request; FREE: of the last use; else 0 */
-    uint32_t thread;    /* set by put: ashlar__trace_thread() */
+    uint64_t time_ns;   /* by the monotonic clock; ashlar__trace_put() sets it */
+    uint64_t address;   /* of the block or, MAP and UNMAP, of the memory; OOM: 0 */
+    uint64_t bytes;     /* of the block or the memory; OOM: what the device has free */
+    uint64_t requested; /* bytes that the program asked for; MAP, UNMAP: 0 */
+    uint64_t stream;    /* ALLOC, OOM: of the request; FREE: of the last use; MAP, UNMAP: 0 */
+    uint32_t thread;    /* ashlar__trace_thread(); ashlar__trace_put() sets it */
     uint8_t action;     /* an ashlar_trace_action */
-    uint8_t tag;        /* ALLOC, FREE, OOM: an ashlar_tag; else 0 */
+    uint8_t tag;        /* ALLOC, FREE, OOM: an ashlar_tag; MAP, UNMAP: 0 */
 } ashlar_trace_event;
 
 /* `tell` is called for each event that is put; NULL: nobody listens. */
@@ -56,14 +57,13 @@ typedef struct ashlar_trace {
 ASHLAR_MUST_CHECK ashlar_status ashlar__trace_init(ashlar_trace *trace, size_t capacity);
 void ashlar__trace_finish(ashlar_trace *trace);
 
-/* Tell the listeners of an event, and keep it in the place of the oldest. NULL: there is no trace.
- */
+/* Tell the listeners of an event, and keep it in place of the oldest. `trace` NULL: do nothing. */
 void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *event);
 
 /*
  * Copy the newest events, at most `capacity`, in their order. Returns their number.
  *
- * lost   how many older ones there were
+ * lost   how many older events are not among them
  */
 size_t ashlar__trace_read(const ashlar_trace *trace, ashlar_trace_event *events, size_t capacity,
                           uint64_t *lost);
@@ -83,8 +83,8 @@ size_t ashlar__trace_print_rmm(const ashlar_trace_event *event,
 
 /*
  * Write a log like that of RMM's logging adaptor. Size is the requested size, Time that of the
- * monotonic clock. Half a block is left out and counted in *left_out: a FREE without an ALLOC
- * before it, and an ALLOC that another ALLOC of its address follows.
+ * monotonic clock. Events that do not pair up are left out and counted in *left_out: a FREE without
+ * an ALLOC before it, and an ALLOC whose address the next ALLOC takes without a FREE between.
  *
  * events   in their order
  *
@@ -116,7 +116,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__nvtx_memory_create(size_t handle_bytes,
 void ashlar__nvtx_memory_destroy(ashlar_nvtx_memory *memory);
 
 /* Report an event; `listener` is an ashlar_nvtx_memory. If host memory runs out, a handle and its
- * blocks stay unreported: then a tool finds no fault with them. */
+ * blocks stay unreported, and a tool finds no wrong accesses there. */
 void ashlar__nvtx_memory_tell(void *listener, const ashlar_trace_event *event);
 
 #endif /* ASHLAR_ALLOCATOR_TRACE_H */

@@ -1,4 +1,4 @@
-/* checkpoint.c - opens a checkpoint, and fills an arena from it. */
+/* checkpoint.c - saves an arena to a safetensors file, and fills an arena from one. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 struct ashlar_checkpoint {
     ashlar_safetensors *tensors;
-    const char *path; /* of `tensors`, for messages */
+    const char *path; /* owned by `tensors` */
 };
 
 /* The prefix that a tensor's name gets in the file for its part of `region`. NULL: not saved. */
@@ -33,12 +33,12 @@ static const char *prefix_of(ashlar_region region) {
     return prefixes[region];
 }
 
-/* One load: the entries of the file for each region and tensor. */
+/* A load, and which of the file's entries it puts into each tensor of each region. */
 typedef struct loading {
     ashlar_arena *arena;
     const ashlar_checkpoint *file;
     unsigned flags;
-    unsigned regions;                       /* to be filled */
+    unsigned regions;                       /* the set to be filled */
     size_t count;                           /* tensors of the arena */
     const ashlar_safetensors_entry **found; /* [REGION_COUNT, count]; NULL: not in the file */
 } loading;
@@ -46,19 +46,19 @@ typedef struct loading {
 /* --- pieces of a region --------------------------------------------------------------------- */
 
 /*
- * A region of device memory as pieces in host memory, two at a time, so that one is copied while
- * the other is written to a file or read from one. Piece i is the region's bytes from i *
- * ASHLAR_PIECE_BYTES on; the last one may be shorter.
+ * A region of device memory, of which two pieces at a time have a buffer in host memory, so that
+ * one is copied while the other is written to a file or read from one. Piece i is the region's
+ * bytes from i * ASHLAR_PIECE_BYTES on; the last piece may be shorter.
  */
 typedef struct region_pieces {
     ashlar_device *device;
     ashlar_stream stream;
-    char *region; /* device, [bytes]; NULL: none is open */
+    char *region; /* device, [bytes]; NULL: no region is open */
     size_t bytes;
     char *buffers;      /* host, [2, piece_bytes]; piece i lies in buffer i % 2 */
     size_t piece_bytes; /* room of a buffer: ASHLAR_PIECE_BYTES, or less if no region is larger */
     size_t held[2];     /* 1 + the piece in each buffer; 0: none */
-    bool is_pending;    /* a copy is queued that nobody has waited for */
+    bool is_pending;    /* a copy is queued, and wait_for_copies() has not been called since */
 } region_pieces;
 
 static ashlar_status pieces_init(region_pieces *p, ashlar_device *device, ashlar_stream stream,
@@ -74,14 +74,14 @@ static ashlar_status pieces_init(region_pieces *p, ashlar_device *device, ashlar
 }
 
 static ashlar_status wait_for_copies(region_pieces *p) {
-    if (p->is_pending) { /* still, if the wait fails: finish() tries again */
+    if (p->is_pending) { /* stays true if the wait fails: pieces_finish() tries again */
         ASHLAR_TRY(ashlar_stream_synchronize(p->device, p->stream));
         p->is_pending = false;
     }
     return ASHLAR_OK;
 }
 
-/* Wait for what is queued, and free the buffers; also after a failure. */
+/* Wait for the queued copies, and free the buffers, even if the wait fails. */
 static ashlar_status pieces_finish(region_pieces *p) {
     const ashlar_status status = wait_for_copies(p);
     ashlar__host_free(p->buffers);
@@ -89,7 +89,7 @@ static ashlar_status pieces_finish(region_pieces *p) {
     return status;
 }
 
-/* Go to another region; every piece of it is as the device has it. */
+/* Go to another region: no buffer has a piece of it yet. */
 static void pieces_open(region_pieces *p, void *region, size_t bytes) {
     p->region = region;
     p->bytes = bytes;
@@ -105,8 +105,8 @@ static char *pieces_buffer(const region_pieces *p, size_t offset, size_t *bytes)
     return p->buffers + offset / ASHLAR_PIECE_BYTES % 2 * p->piece_bytes;
 }
 
-/* Queue the copy of a piece to its buffer. Copies run in order, so one that is still queued for the
- * same buffer does no harm. */
+/* Queue the copy of a piece to its buffer. An earlier copy to the same buffer may still be queued:
+ * it does no harm, since copies run in order. */
 static ashlar_status fetch(region_pieces *p, size_t piece) {
     size_t bytes;
     char *const buffer = pieces_buffer(p, piece * ASHLAR_PIECE_BYTES, &bytes);
@@ -118,15 +118,16 @@ static ashlar_status fetch(region_pieces *p, size_t piece) {
     return ASHLAR_OK;
 }
 
-/* Find byte `offset` of the region in host memory, valid until the next call, and how many bytes
- * follow in its piece; queue the copy of the next piece. */
+/* *at: the region's bytes from `offset` to the end of their piece, in host memory, valid until the
+ * next call; *bytes: how many. Also queue the copy of the next piece. */
 static ashlar_status pieces_read(region_pieces *p, size_t offset, const char **at, size_t *bytes) {
     const size_t piece = offset / ASHLAR_PIECE_BYTES, next = piece + 1;
     const bool is_last = next * ASHLAR_PIECE_BYTES >= p->bytes;
     const bool is_held = p->held[piece % 2] == piece + 1;
     ASHLAR_CHECK2(offset < p->bytes);
     ASHLAR_TRY(is_held ? ASHLAR_OK : fetch(p, piece));
-    /* The next piece is queued only after this wait: if it is held, so is this one. */
+    /* The next piece's copy is queued only behind this wait: if its buffer holds that piece, this
+     * one's copy has ended. */
     if (!is_held || is_last || p->held[next % 2] != next + 1) {
         ASHLAR_TRY(wait_for_copies(p));
         ASHLAR_TRY(is_last ? ASHLAR_OK : fetch(p, next));
@@ -138,7 +139,7 @@ static ashlar_status pieces_read(region_pieces *p, size_t offset, const char **a
     return ASHLAR_OK;
 }
 
-/* Queue the copy of a piece to the device, which has read it on return. */
+/* Queue the copy of a piece to the device. On return its buffer has been read. */
 static ashlar_status pieces_write(region_pieces *p, size_t offset) {
     size_t bytes;
     const char *buffer = pieces_buffer(p, offset, &bytes);
@@ -146,7 +147,7 @@ static ashlar_status pieces_write(region_pieces *p, size_t offset) {
     return ashlar_copy_to_device(p->device, p->region + offset, buffer, bytes, p->stream);
 }
 
-/* Take pieces for `regions`. Errors: ASHLAR_EHOSTMEM. */
+/* Make buffers for the pieces of the largest of `regions`. Errors: ASHLAR_EHOSTMEM. */
 static ashlar_status take_pieces(region_pieces *pieces, const ashlar_arena *arena, unsigned regions,
                                  ashlar_stream stream) {
     size_t most = 0;
@@ -231,7 +232,8 @@ static ashlar_status check_entry(const loading *l, ashlar_region region,
                         l->file->path, entry->name, got, want);
 }
 
-/* Note the tensor and the region that an entry of the file belongs to. */
+/* Enter an entry of the file in l->found, if its region is to be filled. Refuse one that belongs to
+ * no tensor or, with ASHLAR_CHECKPOINT_STATE, to a region that the arena lacks. */
 static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entry) {
     ashlar_region region = ASHLAR_REGION_PARAMETERS;
     size_t tensor = 0;
@@ -285,12 +287,12 @@ static ashlar_status check_tensors(loading *l) {
 
 /* --- filling -------------------------------------------------------------------------------- */
 
-/* Read `count` of a tensor's elements, from `first` on, as elements of `dtype`. */
+/* Read `count` of an entry's elements, from `first` on, as elements of `dtype`. */
 static ashlar_status read_elements(const ashlar_safetensors *file,
                                    const ashlar_safetensors_entry *entry, size_t first,
                                    size_t count, ashlar_dtype dtype, char *to) {
     enum { PIECE = 2048 };
-    double piece[PIECE]; /* of the widest type */
+    double piece[PIECE]; /* wide enough for elements of each type */
     const size_t from_bytes = ashlar_dtype_bytes(entry->dtype), bytes = ashlar_dtype_bytes(dtype);
     if (entry->dtype == dtype) {
         return ashlar__safetensors_read(file, entry, first * bytes, count * bytes, to);
@@ -304,15 +306,15 @@ static ashlar_status read_elements(const ashlar_safetensors *file,
     return ASHLAR_OK;
 }
 
-/* A part of a region that is being built: its bytes [begin, end), of which those before `done` are.
+/* The new contents of a region's bytes [begin, end); those before `done` are in `image` already.
  * All three are multiples of every element's size. */
 typedef struct region_part {
     ashlar_region region;
     size_t begin, end, done;
-    char *image; /* of the part */
+    char *image; /* [end - begin] */
 } region_part;
 
-/* Clear the padding up to byte `to` of the region. */
+/* Clear the part from `done` to byte `to` of the region: this is padding. */
 static void clear_to(region_part *part, size_t to) {
     const size_t end = to < part->end ? to : part->end;
     if (part->done < end) {
@@ -331,11 +333,12 @@ static ashlar_status gather_tensor(const loading *l, size_t i, region_part *part
     }
     const ashlar_safetensors_entry *entry = l->found[part->region * l->count + i];
     const ashlar_safetensors_entry *parameter = l->found[ASHLAR_REGION_PARAMETERS * l->count + i];
-    const ashlar_safetensors_entry *from = entry != NULL ? entry : parameter; /* for a master */
+    /* A master that the file lacks is made from its parameter. */
+    const ashlar_safetensors_entry *from = entry != NULL ? entry : parameter;
     const ashlar_dtype dtype = ashlar__layout_dtype(info.dtype, layout);
     const size_t item = ashlar_dtype_bytes(dtype), at = info.offset[layout];
     const size_t past = at + info.elements * item, to = past < part->end ? past : part->end;
-    ASHLAR_CHECK2(from != NULL); /* check_complete() has made sure */
+    ASHLAR_CHECK2(from != NULL); /* check_complete() has refused a file without it */
     clear_to(part, at);
     if (part->done >= to) {
         return ASHLAR_OK;
@@ -431,17 +434,17 @@ static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
     return regions & ashlar_arena_regions(arena);
 }
 
-/* One save: the regions, and a description of each tensor in them. */
+/* A save: the regions, and the entry of each tensor in each of them. */
 typedef struct saving {
     const ashlar_arena *arena;
     char *regions[ASHLAR_REGION_COUNT]; /* device; NULL: not saved */
-    region_pieces pieces;               /* of the open region */
+    region_pieces pieces;               /* of the region that is being written */
     ashlar_safetensors_entry *entries;  /* [count] */
     size_t count;
-    char *names; /* the entries' names, one behind the other */
+    char *names; /* the entries' names, one after the other */
 } saving;
 
-/* Find elements for the file (safetensors.h). */
+/* Fetch elements for the file: see ashlar_safetensors_source. */
 static ashlar_status find_elements(void *context, const ashlar_safetensors_entry *entry,
                                    size_t first, const char **at, size_t *bytes) {
     saving *const s = context;
@@ -461,7 +464,7 @@ static ashlar_status find_elements(void *context, const ashlar_safetensors_entry
     return ASHLAR_EINVAL;
 }
 
-/* Describe a tensor's part of a region. Its name is written at *name, which moves past it. */
+/* Add the entry of a tensor in a region. Its name is written at *name, which moves past it. */
 static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *info, char **name) {
     const char *prefix = prefix_of(region);
     ASHLAR_CHECK2(s->count < ashlar_arena_tensor_count(s->arena) * ASHLAR_REGION_COUNT);
@@ -478,7 +481,7 @@ static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *
     *name += strlen(prefix) + strlen(info->name) + 1;
 }
 
-/* Take memory to describe every tensor in every region, which is at least what a save needs. */
+/* Allocate entries and names for every tensor in every region, which is the most a save needs. */
 static ashlar_status take_entries(saving *s) {
     const size_t count = ashlar_arena_tensor_count(s->arena);
     size_t name_bytes = 0; /* cannot wrap: all names are in memory already */
@@ -535,7 +538,7 @@ ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path
     if (status == ASHLAR_OK) {
         status = write_all(&s, path, regions, metadata, metadata_count);
     }
-    /* After a failure, too: a queued copy writes into the buffers. */
+    /* Also after a failure, since a copy that is still queued will write into the buffers. */
     const ashlar_status ended = pieces_finish(&s.pieces);
     status = status == ASHLAR_OK ? ended : status;
     ashlar__host_free(s.entries);

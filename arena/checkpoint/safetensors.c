@@ -1,5 +1,5 @@
-/* safetensors.c - reads and writes files of the safetensors format: checks a header before use,
- * and names before they are written. */
+/* safetensors.c - reads and writes files of the safetensors format: checks all of a header before
+ * any of it is used, and names and texts before they are written. */
 #include "arena/checkpoint/safetensors.h"
 
 #include <stdbool.h>
@@ -60,7 +60,7 @@ static const char *find_twice(const char **names, size_t count) {
     return NULL;
 }
 
-/* Check that `names` may be written. `what`: the things named, for the message. */
+/* Check that `names` may be written; this sorts them. `what`: what has the names, for messages. */
 static ashlar_status check_names(const char **names, size_t count, const char *what) {
     const char *twice = find_twice(names, count);
     ASHLAR_FAIL_IF(twice != NULL, ASHLAR_EINVAL, "%s '%s' is there twice; rename one", what, twice);
@@ -97,7 +97,7 @@ static ashlar_status check_arguments(const ashlar_safetensors_entry *entries, si
     return status;
 }
 
-/* Wider elements first. Entries with equally wide elements keep the order of the caller's array. */
+/* Wider elements come first. Equally wide ones keep their order in the caller's array. */
 static int compare_entries(const void *a, const void *b) {
     const ashlar_safetensors_entry *x = *(const ashlar_safetensors_entry *const *)a;
     const ashlar_safetensors_entry *y = *(const ashlar_safetensors_entry *const *)b;
@@ -239,7 +239,7 @@ struct ashlar_safetensors {
     char *path;
     int fd;
     size_t data_at;                    /* where the first tensor's elements begin in the file */
-    char *header;                      /* its text, where all names, keys and texts lie */
+    char *header;                      /* its text; all names, keys and values point into it */
     ashlar_safetensors_entry *entries; /* [count], in the order of the data */
     size_t count;
     ashlar_safetensors_pair *metadata; /* [metadata_count], sorted by key */
@@ -247,15 +247,15 @@ struct ashlar_safetensors {
 };
 
 /*
- * A header being read. It is not parsed into a tree, since a tree's values may take 40 times the
- * memory of their text. The arrays of tensors and metadata pairs take only a few times the memory
- * of the text, so they are allocated at once, for the most tensors and pairs that fit into it.
+ * A header being read. It is not parsed into a tree of values, which may take 40 times the memory
+ * of their text. Arrays of tensors and metadata pairs take only a few times that memory, so they
+ * are allocated at once, for as many as could be written in a text of this length.
  */
 typedef struct reading {
     ashlar_safetensors *file;
     ashlar_json_scan scan;
     size_t text_bytes;
-    size_t data_bytes; /* behind the header */
+    size_t data_bytes; /* the file's bytes behind the header */
 } reading;
 
 enum {
@@ -284,7 +284,7 @@ static bool parse_dtype(const ashlar_json *value, ashlar_dtype *out) {
     return false;
 }
 
-/* Pass on a failure to read the header's JSON. */
+/* Return `status`, that of a JSON function; to a failure's text add the file. */
 static ashlar_status check_json(const reading *r, ashlar_status status) {
     return status == ASHLAR_OK ? status
                                : ashlar__fail(status, "%s: %s; give a whole safetensors file",
@@ -319,7 +319,7 @@ static bool has_text_key(const ashlar_json *member) {
     return strlen(member->key) == member->key_bytes;
 }
 
-/* Read the value of one of a tensor's keys. span: begin and end in the data. */
+/* Read the value of one of a tensor's keys. data_offsets go to `span`. */
 static ashlar_status read_field(reading *r, const ashlar_json *field,
                                 ashlar_safetensors_entry *entry, size_t span[static 2]) {
     static const char where[] = "has data_offsets outside the file";

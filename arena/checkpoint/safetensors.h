@@ -19,7 +19,7 @@
 #include <ashlar/base.h>
 
 enum {
-    ASHLAR_PIECE_BYTES = 1 << 20, /* that are moved between a device and a file at once */
+    ASHLAR_PIECE_BYTES = 1 << 20, /* bytes that are moved between a device and a file at once */
     ASHLAR_SAFETENSORS_RANK_MAX = 8,
     ASHLAR_SAFETENSORS_HEADER_MAX = 100000000, /* as in the format's own implementation */
 };
@@ -35,10 +35,10 @@ typedef struct ashlar_safetensors_entry {
 
 typedef ashlar_checkpoint_pair ashlar_safetensors_pair; /* one text of the metadata */
 
-/* Where a write finds elements, if an entry's `data` is no host memory. */
+/* How a write gets the elements of an entry whose `data` is not host memory. */
 typedef struct ashlar_safetensors_source {
     /* at      the elements of `entry` from byte `first` on, in host memory until the next call
-     * bytes   how many there are, 1..; more than the entry has left is as good */
+     * bytes   how many bytes are there, at least 1; it may be more than the entry has left */
     ashlar_status (*find)(void *context, const ashlar_safetensors_entry *entry, size_t first,
                           const char **at, size_t *bytes);
     void *context;
@@ -49,7 +49,7 @@ typedef struct ashlar_safetensors_source {
  * each is aligned to its element size; tensors with equally wide elements keep their order.
  *
  * metadata   NULL if metadata_count is 0
- * source     NULL: each entry's data is in host memory; its calls go through the file in order
+ * source     its find() is called in the file's order. NULL: all data is in host memory
  * Errors:    ASHLAR_EINVAL (a name used twice, reserved or not UTF-8; an unknown type; too high a
  *            rank), ASHLAR_EOVERFLOW (a tensor, the header or the file is too large), ASHLAR_EIO,
  *            ASHLAR_EHOSTMEM; also those of `find`.
@@ -63,9 +63,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_write(const char *path,
 
 typedef struct ashlar_safetensors ashlar_safetensors;
 
-/* Open a file and check all of it, except the elements' values. The header is copied before it is
- * checked, so that nothing that happens to the file later makes it wrong. Every pointer that the
- * functions below return is valid until ashlar__safetensors_close(). Any thread may read.
+/* Open a file and check all of it, except the elements' values. It is the copied header that is
+ * checked, so that no later change of the file matters. Every pointer that the functions below
+ * return is valid until ashlar__safetensors_close(). Any thread may read.
  *
  * Errors: ASHLAR_EIO, ASHLAR_EFORMAT (damaged, foreign, or of a type or rank that ashlar does not
  *         have), ASHLAR_EHOSTMEM. */
@@ -74,7 +74,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_open(const char *path,
 
 void ashlar__safetensors_close(ashlar_safetensors *file); /* NULL is allowed */
 
-/* The path, as it was given. */
+/* The path, as it was given to ashlar__safetensors_open(). */
 const char *ashlar__safetensors_path(const ashlar_safetensors *file);
 
 /* The number of tensors; and tensor `i`, below that number, in the order of the data. */

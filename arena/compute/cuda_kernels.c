@@ -1,4 +1,4 @@
-/* cuda_kernels.c - loads a compiled image into a device's context, and launches its kernels. */
+/* cuda_kernels.c - loads a fat binary into a device's context, and launches its kernels. */
 #include "arena/compute/cuda_kernels.h"
 
 #include <stdio.h>
@@ -63,7 +63,7 @@ ashlar_status ashlar__cuda_kernels_launch(ashlar_device *device, cu_function ker
                                           const void *param, ashlar_stream stream) {
     ashlar_driver *driver = device->driver;
     void *params[] = {(void *)(uintptr_t)param};
-    ASHLAR_ASSERT(blocks <= INT32_MAX); /* CUDA's limits */
+    ASHLAR_ASSERT(blocks <= INT32_MAX); /* CUDA's limit for the x dimension of a grid */
     ASHLAR_CHECK2(kernel != NULL && threads >= 1 && threads <= 1024);
     if (blocks == 0) {
         return ASHLAR_OK;

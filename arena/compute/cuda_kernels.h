@@ -1,5 +1,5 @@
-/* cuda_kernels.h - loads a compiled image's kernels into a device's context, and launches them
- * (internal). */
+/* cuda_kernels.h - loads kernels that were compiled with the library into a device's context, and
+ * launches them (internal). */
 #ifndef ASHLAR_CUDA_KERNELS_H
 #define ASHLAR_CUDA_KERNELS_H
 
@@ -7,14 +7,14 @@
 
 #include "allocator/device/device_impl.h"
 
-/* A compiled image. It is static: it lives as long as the process. */
+/* A fat binary of CUDA kernels, which the build embedded in the library as a constant array. */
 typedef struct ashlar_cuda_image {
     const char *what;                /* for messages: "optimizer" */
     const unsigned long long *image; /* if its first word is 0, the build had no CUDA compiler */
 } ashlar_cuda_image;
 
-/* Load `image` and find `count` kernels in it. Errors: ASHLAR_ENOTSUP (it has none for this device
- * or this driver), ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
+/* Load `image` and find `count` kernels in it. Errors: ASHLAR_ENOTSUP (the image is empty, or has
+ * no code for this device or driver), ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cuda_kernels_load(ashlar_device *device,
                                                           const ashlar_cuda_image *image,
                                                           const char *const *names, size_t count,

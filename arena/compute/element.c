@@ -17,7 +17,7 @@ ASHLAR_TABLE_IS_FULL(names, ASHLAR_SET_COUNT);
 
 static struct {
     pthread_once_t once;
-    bool can_run[ASHLAR_SET_COUNT]; /* whether this processor can */
+    bool can_run[ASHLAR_SET_COUNT]; /* whether this processor has the set */
     ashlar_instruction_set used;
     bool is_refused; /* ASHLAR_ISA names no set, or one that this processor cannot run */
     char given[32];  /* the start of ASHLAR_ISA's text; "": it is not set */
@@ -71,7 +71,7 @@ ashlar_status ashlar__instruction_set_check(void) {
 
 _Static_assert(ASHLAR_DTYPE_COUNT == 4, "F64, F32 and two of 16 bits");
 
-/* Exact for every type. */
+/* The value at `in`: a double holds every value of each type exactly. */
 static double read_value(ashlar_dtype dtype, const void *in) {
     uint16_t half;
     float single;

@@ -84,10 +84,9 @@
 #define ASHLAR_EXP_f64 exp
 
 /*
- * The instruction sets that loops are compiled for. A file of loops
- * is compiled once for each set; meson.build defines ASHLAR_SET, the set, each time. For the file
- * that chooses between them it defines ASHLAR_SETS(X): X(set) for every set of the build,
- * baseline among them.
+ * The instruction sets that loops are compiled for. meson.build compiles a file of loops once for
+ * each set, with ASHLAR_SET defined as the set. For the file that chooses one of the results it
+ * defines ASHLAR_SETS(X): X(set) for every set that was compiled, baseline included.
  */
 
 /* A default, so that tools can compile a file that uses ASHLAR_SETS by itself. */
@@ -95,8 +94,8 @@
 #define ASHLAR_SETS(X) X(baseline)
 #endif
 
-/* The sets that there are; a processor's each contain those of it that come before. X(set, bytes of
- * a vector register, vector registers) */
+/* All sets: X(set, bytes of a vector register, number of vector registers). On one processor each
+ * set that it can run contains those before it. */
 #define ASHLAR_SET_MAP(X) \
     X(baseline, 16, 16)   \
     X(avx2, 32, 16)       \
@@ -114,7 +113,7 @@ typedef enum ashlar_instruction_set {
  * variable is read once, and ignored if it names no set. Threads: any. */
 ashlar_instruction_set ashlar__instruction_set(void);
 
-/* Errors: ASHLAR_EINVAL: ASHLAR_ISA names no set, or one that this processor cannot run. */
+/* Check ASHLAR_ISA. Errors: ASHLAR_EINVAL: it names no set, or one that the processor lacks. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__instruction_set_check(void);
 
 /* The index in ASHLAR_SETS of the best set that is at most ashlar__instruction_set(). */
@@ -129,8 +128,8 @@ static inline size_t ashlar__best_set(void) {
     return best;
 }
 
-/* NAME_SET of the set whose loops serve double precision. That is for proving gradients, so AVX2's
- * serve AVX-512, too (a tenth of the library otherwise). */
+/* `name` with the set appended whose double-precision loops `set` uses. Double precision is for
+ * checking gradients, so AVX-512 uses AVX2's: its own would add a tenth to the library's size. */
 #define ASHLAR_F64_SET_baseline baseline
 #define ASHLAR_F64_SET_avx2 avx2
 #define ASHLAR_F64_SET_avx512 avx2

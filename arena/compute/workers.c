@@ -1,4 +1,4 @@
-/* workers.c - the threads that compute on the CPU together, and the work that they share. */
+/* workers.c - a pool of threads that runs one parallel loop at a time on the CPU. */
 #include "arena/compute/workers.h"
 
 #include <sched.h>
@@ -17,32 +17,32 @@
 
 enum { SPINS = 2000 /* turns of a wait loop, a few tens of nanoseconds each */ };
 
-/* A thread of the pool. */
+/* A thread that the pool has started. */
 typedef struct helper {
     pthread_t thread;
     bool sleeps;
-    int shunned; /* the processor that it may not run on; -1: none */
+    int shunned; /* the processor that the thread may not run on; -1: none */
 } helper;
 
-/* There is one work at a time: that of the thread that holds `owner`. Under `lock`:
+/* There is one loop at a time, a call of ashlar__workers_run() by the thread that holds `owner`,
+ * called the owner. While `lock` is held:
  *
- *   fn, context and count belong to the open work; a thread joins it by room-- and users++, and
- *   only while room > 0
- *   other threads call fn only while users > 0; the owner closes the work and waits for
- *   users == 0 before it returns
- *   number grows with every work, so that a thread joins each work at most once
+ *   fn, context and count are the loop's; a helper joins it by room-- and users++, while room > 0
+ *   helpers call fn only while users > 0; before the owner returns it sets room = 0 and waits for
+ *   users == 0
+ *   number grows with every loop, so that a helper joins each loop at most once
  *
- * `announced` is the number of the last work that threads were told of. It is written when the lock
- * is free again, so that those who spin on it do not run into the lock. They are told without it;
- * so who is about to sleep says so first, then looks once more, and who has news tells them first,
- * then looks for sleepers. */
+ * `announced` is the number of the last loop that helpers were told of. The owner writes it after
+ * it released `lock`, so that helpers that spin on it need not wait for the lock. No wake-up is
+ * lost: a helper first counts itself in `sleepers`, then reads `announced` once more before it
+ * sleeps; the owner first writes `announced`, then reads `sleepers`. */
 static struct {
     ashlar_lock owner;
-    size_t started;       /* number of threads that exist; only the owner uses it */
-    bool is_start_futile; /* the system refused a thread; only the owner uses it */
+    size_t started;       /* number of helpers that exist; only the owner uses it */
+    bool is_start_futile; /* the system refused to start one; only the owner uses it */
     ashlar_lock lock;
     pthread_cond_t has_work, has_ended;
-    size_t room; /* threads that may still join */
+    size_t room; /* how many more helpers may join the loop */
     void (*fn)(void *context, size_t i);
     void *context;
     size_t count;
@@ -50,7 +50,7 @@ static struct {
     atomic_size_t next; /* the next i to pass to fn */
     atomic_size_t users;
     _Alignas(ASHLAR_CACHE_LINE) atomic_size_t announced;
-    _Alignas(ASHLAR_CACHE_LINE) atomic_size_t sleepers; /* helpers */
+    _Alignas(ASHLAR_CACHE_LINE) atomic_size_t sleepers; /* helpers that sleep, or are about to */
     atomic_bool owner_sleeps;
     helper helpers[ASHLAR_WORKERS_MAX]; /* [started] */
 } pool = {
@@ -72,7 +72,7 @@ static size_t count_processors(void) {
     if (sched_getaffinity(0, sizeof set, &set) == 0) {
         return (size_t)CPU_COUNT(&set);
     }
-    const long online = sysconf(_SC_NPROCESSORS_ONLN); /* too many for a cpu_set_t */
+    const long online = sysconf(_SC_NPROCESSORS_ONLN); /* a cpu_set_t is too small for all */
     return online > 0 ? (size_t)online : 1;
 }
 
@@ -123,8 +123,8 @@ static void work(void (*fn)(void *context, size_t i), void *context, size_t coun
     }
 }
 
-/* Wait until there is a work after number `seen`. Takes the lock; returns the work's number. */
-static size_t wait_for_work_and_lock(helper *self, size_t seen) {
+/* Wait until there is a loop after number `seen`. Takes the lock; returns the loop's number. */
+static size_t wait_for_loop_and_lock(helper *self, size_t seen) {
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(&pool.announced, memory_order_relaxed) > seen) {
             break;
@@ -144,7 +144,7 @@ static size_t wait_for_work_and_lock(helper *self, size_t seen) {
     return pool.number;
 }
 
-/* Stop using the open work. The last one wakes the owner, if it sleeps. */
+/* Leave the loop. The last helper to leave wakes the owner, if that sleeps in close_loop(). */
 static void leave(void) {
     const size_t before = atomic_fetch_sub(&pool.users, 1);
     ASHLAR_CHECK2(before > 0);
@@ -159,7 +159,7 @@ static void *run_thread(void *own) {
     helper *const self = own;
     size_t seen = 0;
     for (;;) {
-        seen = wait_for_work_and_lock(self, seen);
+        seen = wait_for_loop_and_lock(self, seen);
         const bool joins = pool.room > 0;
         void (*const fn)(void *, size_t) = pool.fn;
         void *const context = pool.context;
@@ -177,7 +177,7 @@ static void *run_thread(void *own) {
     return NULL;
 }
 
-/* Start afresh in a child of fork(): it has only the thread that forked, which shares no work. */
+/* Start afresh in a child of fork(): it has no helpers, only the thread that forked. */
 static void forget_in_child(void) {
     ashlar__lock_init(&pool.owner, ASHLAR_LEVEL_WORKERS_OWNER);
     ashlar__lock_init(&pool.lock, ASHLAR_LEVEL_WORKERS);
@@ -205,7 +205,7 @@ static bool is_prepared(void) {
     return may_start;
 }
 
-/* All signals are blocked in the thread, so that handlers run on the program's own threads. */
+/* Start a thread with all signals blocked, so that handlers run on the program's own threads. */
 static bool start_thread(helper *own) {
     sigset_t all, old;
     pthread_attr_t attributes;
@@ -221,7 +221,7 @@ static bool start_thread(helper *own) {
     return is_started;
 }
 
-/* Start threads until `wanted` exist or the system refuses. Returns how many of them can help. */
+/* Start helpers until `wanted` exist or the system refuses. Returns how many can join the loop. */
 static size_t start_threads(size_t wanted) {
     ASHLAR_OWNS(&pool.owner);
     while (pool.started < wanted && !pool.is_start_futile) {
@@ -235,11 +235,11 @@ static size_t start_threads(size_t wanted) {
 }
 
 /*
- * Let sleeping threads wake on other processors than the caller's. Linux may wake a thread on the
- * processor of the one that wakes it, though others are idle (a guest's idle processors look busy),
- * and lets it wait there for milliseconds, so that a work after a pause would have no help.
+ * Let sleeping helpers wake on other processors than the caller's. Linux may wake a thread on its
+ * waker's processor, though others are idle (in a virtual machine these may look busy), and let it
+ * wait there for milliseconds, so that the caller would run the loop alone.
  */
-static void keep_apart(void) {
+static void keep_off_own_processor(void) {
     cpu_set_t set;
     const int processor = sched_getcpu();
     bool is_known = false;
@@ -262,11 +262,11 @@ static void keep_apart(void) {
     }
 }
 
-static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void *context,
+static void open_loop(size_t helpers, void (*fn)(void *context, size_t i), void *context,
                       size_t count) {
     ASHLAR_OWNS(&pool.owner);
     ashlar__lock_acquire(&pool.lock);
-    ASHLAR_CHECK2(pool.room == 0 && atomic_load(&pool.users) == 0); /* the last work is closed */
+    ASHLAR_CHECK2(pool.room == 0 && atomic_load(&pool.users) == 0); /* the last loop is closed */
     pool.fn = fn;
     pool.context = context;
     pool.count = count;
@@ -277,7 +277,7 @@ static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void 
     atomic_store(&pool.announced, number);
     if (atomic_load(&pool.sleepers) > 0) {
         ashlar__lock_acquire(&pool.lock);
-        keep_apart();
+        keep_off_own_processor();
         for (size_t i = 0; i < helpers; i++) {
             pthread_cond_signal(&pool.has_work);
         }
@@ -285,11 +285,11 @@ static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void 
     }
 }
 
-/* Let no more threads join the work, and wait for those that have joined. */
-static void close_work(void) {
+/* Let no more helpers join the loop, and wait for those that have joined. */
+static void close_loop(void) {
     ASHLAR_OWNS(&pool.owner);
     ashlar__lock_acquire(&pool.lock);
-    ASHLAR_CHECK2(atomic_load(&pool.next) >= pool.count); /* the owner took the last piece */
+    ASHLAR_CHECK2(atomic_load(&pool.next) >= pool.count); /* the owner found no call left */
     pool.room = 0;
     ashlar__lock_release(&pool.lock);
     for (int i = 0; i < SPINS; i++) {
@@ -312,9 +312,9 @@ void ashlar__workers_run(size_t count, void (*fn)(void *context, size_t i), void
     if (threads > 1 && is_prepared() && ashlar__lock_try_acquire(&pool.owner)) {
         const size_t helpers = start_threads((count < threads ? count : threads) - 1);
         if (helpers > 0) {
-            open_work(helpers, fn, context, count);
+            open_loop(helpers, fn, context, count);
             work(fn, context, count);
-            close_work();
+            close_loop();
         }
         ashlar__lock_release(&pool.owner);
         if (helpers > 0) {
@@ -326,7 +326,7 @@ void ashlar__workers_run(size_t count, void (*fn)(void *context, size_t i), void
     }
 }
 
-/* Items in runs of about equal length. */
+/* What ashlar__workers_share() splits: items, into runs of about equal length. */
 typedef struct shared_items {
     void (*fn)(void *context, size_t first, size_t end);
     void *context;
@@ -352,11 +352,11 @@ void ashlar__workers_share(size_t count, size_t least,
     ashlar__workers_run(runs, run_items, &s);
 }
 
-/* The columns of a matrix, in whole cache lines. */
+/* What ashlar__workers_share_columns() splits: a matrix's columns, into whole cache lines. */
 typedef struct shared_columns {
     void (*fn)(void *context, size_t first, size_t end);
     void *context;
-    size_t count, line; /* columns in all, and in a line */
+    size_t count, line; /* columns in all, and in a cache line */
 } shared_columns;
 
 static void run_lines(void *context, size_t first_line, size_t end_line) {

@@ -1,4 +1,5 @@
-/* arena.c - an arena's life and its regions: one block of device memory for each. */
+/* arena.c - creates and destroys arenas; decides where groups, tensors, buckets and runs lie, and
+ * takes a block of device memory for each region. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,13 +38,12 @@ ashlar_status ashlar_arena_create(ashlar_arena **out) {
 
 /* The block of a large region is STAGGER_BYTES larger than the region. Regions lie side by side: if
  * each had 2^n bytes, an element's parameter, gradient and moments would lie in the same memory
- * banks, which made an AdamW step over regions of 128 MiB take 2.3 times as long
- * (bench/results). */
+ * banks, which made an AdamW step on regions of 128 MiB take 2.3 times as long (bench/results). */
 enum { STAGGER_BYTES = 17 * ASHLAR_ARENA_ALIGN };
 static const size_t staggered_from = (size_t)64 << 20;
 
-/* If the allocator has share=on, a region gets a segment of its own: in a segment with other blocks
- * its place might differ from process to process. */
+/* If the allocator has the option share=on, the block is as large as whole segments, so it gets its
+ * own: in a segment with other blocks its place might differ from process to process. */
 static ashlar_status block_bytes(const ashlar_arena *arena, const ashlar_allocator *allocator,
                                  ashlar_region region, size_t *out) {
     const size_t bytes = ashlar_arena_region_bytes(arena, region);
@@ -252,7 +252,7 @@ size_t ashlar__arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layou
 
 #define TOO_LARGE "the arena's tensors are too large together"
 
-/* Pad every group to a multiple of ASHLAR_ARENA_ALIGN. Fails if the sum of all does not fit. */
+/* Pad every group to a multiple of ASHLAR_ARENA_ALIGN. Fails if the sum of all overflows. */
 static ashlar_status pad_groups(ashlar_arena *arena) {
     size_t sum = 0;
     for (size_t i = 0; i < arena->group_count; i++) {
@@ -264,7 +264,8 @@ static ashlar_status pad_groups(ashlar_arena *arena) {
     return ASHLAR_OK;
 }
 
-/* Cut buckets from the last group on: a bucket ends at bucket_bytes, or if the type changes. */
+/* Put groups into buckets, from the last group to the first: a new bucket begins when the current
+ * one has bucket_bytes, or the next group has another type. */
 static void choose_buckets(ashlar_arena *arena) {
     size_t bytes = 0, bucket = 0;
     for (size_t i = arena->group_count; i-- > 0;) {
@@ -279,8 +280,7 @@ static void choose_buckets(ashlar_arena *arena) {
     arena->bucket_count = bucket + 1;
 }
 
-/* Pad the last group of tensors in each bucket, so that every rank's shard is a multiple of
- * ASHLAR_ARENA_ALIGN. */
+/* Pad the last group of each bucket, so that each rank's share is a multiple of the alignment. */
 static ashlar_status pad_buckets(ashlar_arena *arena) {
     size_t step = 0, bytes = 0;
     ASHLAR_FAIL_IF(!ashlar__mul(arena->world_size, ASHLAR_ARENA_ALIGN, &step), ASHLAR_EOVERFLOW,

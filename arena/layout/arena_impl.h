@@ -18,7 +18,7 @@ typedef struct ashlar_arena_group {
     size_t bytes; /* as declared, in the storage layout */
     ashlar_dtype dtype;
     size_t padded; /* bytes with padding; commit sets this field and those below */
-    size_t bucket; /* index of its bucket; bucket 0 is the arena's last */
+    size_t bucket; /* index of its bucket; bucket 0 has the highest addresses */
     size_t offset[ASHLAR_LAYOUT_COUNT];
 } ashlar_arena_group;
 
@@ -74,7 +74,8 @@ static inline bool ashlar__layout_has(ashlar_layout layout, ashlar_dtype dtype) 
 size_t ashlar__arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layout, size_t tensor);
 
 /* Allocate a block, of undefined contents, for each of `regions` that has none yet and is not
- * empty; on failure for none. The arena must be placed. Errors: those of ashlar_alloc(). */
+ * empty; *taken: these regions. On failure no block is allocated. ashlar__arena_place() must have
+ * been called. Errors: those of ashlar_alloc(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
                                                    ashlar_stream stream, unsigned regions,
                                                    unsigned *taken);
@@ -92,13 +93,13 @@ ashlar_arena_binding *ashlar__arena_find_binding(const ashlar_arena *arena, void
 /* Whether a part of the arena lies at [ptr, ptr + bytes). */
 bool ashlar__arena_has(const ashlar_arena *arena, const void *ptr, size_t bytes);
 
-/* Describe what of the arena lies at `ptr`, or else in the `bytes` bytes from there on, such as "40
- * bytes into tensor x (gradients)", or "none of the arena's memory". */
+/* Say in `text` what of the arena lies at `ptr`, or in the `bytes` bytes from there on: for example
+ * "40 bytes into tensor x (gradients)", or "none of the arena's memory". */
 enum { ASHLAR_WHERE_BYTES = 256 };
 void ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
                             char text[static ASHLAR_WHERE_BYTES]);
 
-/* A hash of all offsets, types and shapes. The arena must be placed. */
+/* A hash of all offsets, types and shapes. ashlar__arena_place() must have been called. */
 uint64_t ashlar__arena_hash(const ashlar_arena *arena);
 
 /* Compute the offsets of every group and tensor: commit's arithmetic, without device memory.
@@ -106,10 +107,9 @@ uint64_t ashlar__arena_hash(const ashlar_arena *arena);
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_place(ashlar_arena *arena);
 void ashlar__arena_unplace(ashlar_arena *arena); /* undoes ashlar__arena_place() */
 
-/* A run: as many tensors as follow each other in address order with one type and equal options,
- * with the padding between and behind them. A kernel can treat it as a flat array, in every region.
- * Unless options differ inside a group, its begin and its size are multiples of
- * ASHLAR_ARENA_ALIGN. */
+/* A run: tensors that follow each other in address order and have the same type and options, with
+ * the padding between and behind them. In every region a kernel can treat a run as a flat array.
+ * Its begin and its size are multiples of ASHLAR_ARENA_ALIGN, unless options differ in a group. */
 typedef struct ashlar_arena_run {
     ashlar_dtype dtype;
     ashlar_tensor_options options; /* rate_scale is never 0: a declared 0 has become 1 */
@@ -118,8 +118,8 @@ typedef struct ashlar_arena_run {
     size_t first, count; /* tensors order[first] .. order[first + count - 1] */
 } ashlar_arena_run;
 
-/* Write the runs in address order; together they cover the whole arena. Returns their number. The
- * arena must be placed, and `runs` must have room for one run per tensor. */
+/* Write the runs in address order; together they cover the whole arena. Returns their number.
+ * ashlar__arena_place() must have been called, and `runs` have room for one run per tensor. */
 size_t ashlar__arena_runs(const ashlar_arena *arena, ashlar_arena_run *runs);
 
 #endif /* ASHLAR_ARENA_IMPL_H */

@@ -1,5 +1,5 @@
-/* check.c - checks that an arena is where it was placed, and describes what lies at an address;
- * binds the program's pointers and views to tensors. */
+/* check.c - binds the program's pointers and views to tensors, checks that these and the arena's
+ * regions have not changed since, and describes what of an arena lies at an address. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,9 +8,9 @@
 #include "allocator/base/host.h"
 #include "arena/layout/arena_impl.h"
 
-/* The region that has some of the bytes; ASHLAR_REGION_COUNT: none has. */
+/* The region that has some of the `bytes` bytes at `begin`; ASHLAR_REGION_COUNT: none has. */
 static unsigned find_region(const ashlar_arena *arena, uintptr_t begin, size_t bytes) {
-    const uintptr_t end = begin + bytes; /* if it wraps, nothing is found */
+    const uintptr_t end = begin + bytes; /* if this overflows, no region is found */
     unsigned i = 0;
     for (; i < ASHLAR_REGION_COUNT; i++) {
         const uintptr_t base = (uintptr_t)arena->regions[i];
@@ -129,7 +129,7 @@ ashlar_status ashlar_arena_check(const ashlar_arena *arena) {
 
 /* ---- bind ---- */
 
-/* The entry that holds `pointer`, or else the free entry for it. The table must not be full. */
+/* The table's entry for `pointer`, or the free one to put it into. The table must not be full. */
 static size_t *binding_entry(const ashlar_arena *arena, void *const *pointer) {
     const size_t mask = arena->binding_capacity - 1;
     ASHLAR_CHECK2(arena->binding_capacity != 0 && (arena->binding_capacity & mask) == 0);

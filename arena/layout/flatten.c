@@ -10,12 +10,12 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
-/* One tensor and the memory that its values are gathered from. */
+/* A tensor and the memory from which its values are copied into the region. */
 typedef struct piece {
     uintptr_t src;
     size_t bytes;
     size_t tensor;
-    size_t block; /* its index in the snapshot; set only if there is an owner */
+    size_t block; /* index of the block at `src` in gather.snapshot; set only if there is one */
     void *dst;
 } piece;
 
@@ -27,8 +27,8 @@ typedef struct gather {
     size_t count;
     ashlar_copy_span *spans;
     size_t span_count;
-    ashlar_snapshot *snapshot; /* of the owner's blocks; NULL: there is no owner */
-    void **freed;              /* [freed_count] blocks to be freed */
+    ashlar_snapshot *snapshot; /* blocks of `owner`, the allocator of the sources; NULL: no owner */
+    void **freed;              /* [freed_count] blocks of `owner` to be freed */
     size_t freed_count;
     ashlar_flatten_stats stats;
 } gather;
@@ -130,7 +130,8 @@ static ashlar_status check_apart(const gather *g) {
     return ASHLAR_OK;
 }
 
-/* In the region's order, in which memory is written faster than in that of the sources. */
+/* List the copies, in the order of the region's addresses: in that of the sources' they would be
+ * slower. Tensors that follow each other at both ends are one copy. */
 static void merge_copies(gather *g) {
     for (size_t i = 0; i < g->count; i++) {
         const piece *p = &g->pieces[i];
@@ -158,9 +159,9 @@ static ashlar_status read_items(gather *g, const ashlar_flatten_item *items, siz
     return check_apart(g);
 }
 
-/* The last block that begins at or before `address`. There must be one. */
+/* The last block that begins at or before `address`; 0 if there is none. */
 static size_t find_block(const ashlar_snapshot *snapshot, uint64_t address) {
-    /* Block `low` begins at or before `address`, block `high` behind it. */
+    /* Block `low` begins at or before `address`, if one does; block `high`, if any, behind it. */
     size_t low = 0, high = snapshot->block_count;
     while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
@@ -195,7 +196,8 @@ static ashlar_status find_blocks(gather *g) {
     return ASHLAR_OK;
 }
 
-/* A block can be freed if its pieces, which do not overlap, have as many bytes together. */
+/* Choose the blocks that the region replaces: those whose pieces, which do not overlap, together
+ * have as many bytes as were requested for the block. Others are kept. */
 static void choose_freed(gather *g) {
     for (size_t i = 0, end; i < g->count; i = end) {
         size_t bytes = 0;
@@ -214,7 +216,8 @@ static void choose_freed(gather *g) {
     g->stats.freed_blocks = g->freed_count;
 }
 
-/* Choose the blocks to free. Their next user will wait for the work queued on `stream`. */
+/* Choose the blocks to free, and mark each as used on `stream`: its next user waits for the copies.
+ */
 static ashlar_status prepare_blocks(gather *g, ashlar_allocator *owner, ashlar_stream stream) {
     ASHLAR_TRY(ashlar_allocator_take_snapshot(owner, &g->snapshot));
     ASHLAR_TRY(find_blocks(g));
@@ -235,7 +238,8 @@ static ashlar_status free_blocks(const gather *g, ashlar_allocator *owner) {
     return first;
 }
 
-/* Bind the item's pointer to its tensor. A bound view of the same tensor stays a view. */
+/* Bind the item's pointer to its tensor. If it is in a view bound to that tensor, this stays bound.
+ */
 static void repoint(const gather *g, const ashlar_flatten_item *item) {
     ashlar_arena_binding binding = {
         .pointer = item->pointer, .region = g->region, .tensor = item->tensor};
@@ -246,11 +250,10 @@ static void repoint(const gather *g, const ashlar_flatten_item *item) {
     ashlar__arena_put_binding(g->arena, &binding);
 }
 
-/* Do every step that must succeed before anything changes. If one fails, no block has been freed
- * and no binding has changed. */
+/* Do all that may fail before a block is freed or a binding changed: if it fails, neither is. */
 static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, size_t count,
                                 ashlar_allocator *owner, ashlar_stream stream) {
-    /* Not zeroed: what is read was written. */
+    /* Not zeroed: an element is written before it is read. */
     g->pieces = ashlar__host_realloc(NULL, count, sizeof *g->pieces);
     g->by_address = ashlar__host_realloc(NULL, count, sizeof *g->by_address);
     g->spans = ashlar__host_realloc(NULL, count, sizeof *g->spans);

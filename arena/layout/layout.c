@@ -1,4 +1,4 @@
-/* layout.c - declares tensors: their names, shapes, groups and options. */
+/* layout.c - declares tensors: their names, shapes, groups and options; checks the padding. */
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static size_t hash_of(const char *name) {
     return hash;
 }
 
-/* The slot that holds `name`, or else the free slot for it. The table must not be full. */
+/* The table's entry for `name`, or the free entry to put it into. The table must not be full. */
 static size_t *name_entry(const ashlar_arena *arena, const char *name) {
     const size_t mask = arena->name_capacity - 1;
     ASHLAR_CHECK2(arena->name_capacity != 0 && (arena->name_capacity & mask) == 0);
@@ -210,10 +210,10 @@ ashlar_status ashlar_arena_set_buckets(ashlar_arena *arena, size_t bucket_bytes,
 
 /* ---- padding: it is still zero if nothing wrote past a tensor ---- */
 
-/* The padding between two tensors, in one region. */
+/* Padding of one region: between two tensors, before the first or behind the last. */
 typedef struct gap {
     size_t offset, bytes;
-    size_t before; /* the tensor before the gap; tensor_count: none */
+    size_t before; /* the tensor before the gap; the arena's tensor_count: none */
     ashlar_region region;
 } gap;
 
@@ -221,7 +221,7 @@ typedef struct gap {
 typedef struct gaps {
     const ashlar_arena *arena;
     gap *list;
-    ashlar_copy_span *spans; /* [count] each for one gap, from it to its place in one block */
+    ashlar_copy_span *spans; /* [count] the copies that gather all gaps in one block */
     size_t count;
     size_t bytes; /* of all gaps together */
 } gaps;

@@ -34,7 +34,7 @@ static ashlar_status declare_groups(ashlar_arena *copy, const ashlar_arena *sour
     return ASHLAR_OK;
 }
 
-/* Declare in `copy` everything that `source` declares, and place `copy`. */
+/* Declare in `copy` everything that `source` declares, and compute its offsets. */
 static ashlar_status declare_like(ashlar_arena *copy, const ashlar_arena *source) {
     ashlar_tensor_spec *specs;
     ASHLAR_HOST_NEW(specs, source->tensor_count,
@@ -88,10 +88,10 @@ static ashlar_status copy_between(const ashlar_arena *to, side dst, const ashlar
 /* Copy after all work queued on the source's stream so far, and before work queued there later. */
 static ashlar_status copy_in_order(const ashlar_arena *to, side dst, const ashlar_arena *from,
                                    side src, unsigned regions) {
-    ashlar_event before = NULL, after = NULL; /* recorded before all copies; after them */
+    ashlar_event before = NULL, after = NULL; /* recorded before and after the copies */
     const ashlar_status status = copy_between(to, dst, from, src, regions, &before, &after);
     if (status != ASHLAR_OK) {
-        /* The source's stream does not wait for copies queued so far, so the host does. */
+        /* Copies may be queued that the source's stream does not wait for, so the host does. */
         ASHLAR_IGNORE(ashlar_stream_synchronize(dst.device, dst.stream));
     }
     ashlar_event_destroy(src.device, before);
@@ -99,7 +99,7 @@ static ashlar_status copy_in_order(const ashlar_arena *to, side dst, const ashla
     return status;
 }
 
-/* Check that `source` has all of `regions`, except empty ones. *wanted: those that it has. */
+/* Check that `source` has all of `regions`, except those of 0 bytes. *wanted: those that it has. */
 static ashlar_status check_regions(const ashlar_arena *source, unsigned regions, unsigned *wanted) {
     ASHLAR_FAIL_IF(source->allocator == NULL || (regions & ASHLAR_REGIONS_INFERENCE) == 0 ||
                        regions > ASHLAR_REGIONS_ALL,

@@ -30,7 +30,7 @@ static bool is_scaled(const ashlar_optimizer *o) {
     return o->rule.config.loss_scale > 0;
 }
 
-/* ---- making one ---- */
+/* ---- create and destroy ---- */
 
 static ashlar_status check_arena(const ashlar_arena *arena, unsigned needed) {
     const unsigned regions = ashlar_arena_regions(arena);
@@ -56,8 +56,8 @@ static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_con
     return ashlar__instruction_set_check();
 }
 
-/* No sum can overflow: the table takes as much host memory already, and a chunk's elements take
- * more than its partial sum. */
+/* No sum here can overflow: the host holds a copy of the runs, and the arena a chunk's elements,
+ * which take more memory than its partial sum. */
 static size_t block_bytes(const ashlar_optimizer *o) {
     return sizeof *o->scalars + o->table.count * sizeof *o->runs +
            o->table.chunk_count * sizeof *o->partials;
@@ -157,7 +157,7 @@ static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_jo
     return ashlar_launch(o->device, stream, ashlar__optimizer_cpu_run, job, sizeof *job);
 }
 
-/* A step's factors must be finite in fp32: padding must stay 0. */
+/* A step's factors must be finite in fp32: an infinite one would make padding, which is 0, NaN. */
 static ashlar_status check_rate(const ashlar_optimizer *o, double learning_rate) {
     const ashlar_optimizer_config *config = &o->rule.config;
     const double most = learning_rate * o->table.largest_scale;
@@ -279,7 +279,7 @@ ashlar_status ashlar_optimizer_copy_state_to_device(ashlar_optimizer *o,
                             "fp32 can hold",
                             copy.loss_scale);
     }
-    /* Reset the sum: a step that failed between SUM and DECIDE will not be continued. */
+    /* Also set sum_count to 0: the next SUM then ignores what a failed step had summed. */
     const ashlar_optimizer_scalars head = {.state = copy};
     return ashlar_copy_to_device(o->device, o->scalars, &head,
                                  offsetof(ashlar_optimizer_scalars, sum), stream);

@@ -45,12 +45,12 @@ void ashlar_optimizer_defaults(ashlar_optimizer_kind kind, ashlar_optimizer_conf
     *config = defaults_of(kind);
 }
 
-/* `value`, or `initial` where the program left it out. */
+/* `value`, or `initial` if it is 0: the program did not set it. */
 static double chosen(double value, double initial) {
     return value >= 0 && value <= 0 ? initial : value;
 }
 
-/* Set only the fields whose default is not 0. */
+/* Replace fields that are 0 by their defaults. Fields whose default is 0 too are left out. */
 static void fill_in(ashlar_optimizer_config *c) {
     const ashlar_optimizer_config d = defaults_of(c->kind);
     if (c->is_complete) {
@@ -113,7 +113,7 @@ static ashlar_status check_limits(const ashlar_optimizer_config *config, const l
     return ASHLAR_OK;
 }
 
-/* Positive and finite even in fp32; otherwise an epsilon or rate would not keep padding 0. */
+/* Positive and finite, also in fp32: an epsilon of 0 or an infinite rate would make padding NaN. */
 static bool is_positive(double value) {
     return value <= (double)FLT_MAX && (float)value > 0;
 }

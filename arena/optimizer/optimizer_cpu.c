@@ -28,11 +28,11 @@ const ashlar_optimizer_kernels *ashlar__optimizer_kernels_best(void) {
 }
 
 /* PIECE_ELEMENTS: the least that is worth waking a thread for, about ten microseconds of work.
- * PIECES_EACH: the most pieces for each thread. Several even out when the threads end; but more
- * pieces are shorter, and in each one the processor's prefetching begins anew. */
+ * PIECES_EACH: the most pieces for each thread. With several, all threads end at about the same
+ * time; but the more pieces, the more often the processor's prefetching begins anew. */
 enum { PIECE_ELEMENTS = 32768, PIECES_EACH = 32 };
 
-/* A job as the workers see it. */
+/* A job, cut into pieces that the worker threads share; each piece is a range of chunks. */
 typedef struct share {
     const ashlar_optimizer_job *job;
     const ashlar_optimizer_kernels *kernels;
@@ -42,8 +42,7 @@ typedef struct share {
 static size_t count_pieces(const ashlar_optimizer_job *job) {
     const size_t chunks = job->end_chunk - job->first_chunk;
     const size_t worth = job->elements / PIECE_ELEMENTS + 1;
-    /* An odd number: threads whose pieces lie a power of two apart would read from the same memory
-     * banks. */
+    /* Odd, since threads whose pieces lie a power of two apart would read the same memory banks. */
     const size_t most = PIECES_EACH * ashlar__workers_count() - 1;
     const size_t pieces = worth < most ? worth : most;
     return pieces < chunks ? pieces : chunks;
@@ -75,7 +74,7 @@ static void sum_piece(void *context, size_t i) {
     }
 }
 
-/* The elements first .. first + count - 1 of a run, as a run. */
+/* The elements first .. first + count - 1 of a run, described as a run of its own. */
 static ashlar_optimizer_run cut(const ashlar_optimizer_run *run, size_t first, size_t count) {
     const size_t width = ashlar_dtype_bytes(run->dtype);
     const size_t state_width = run->dtype == ASHLAR_F64 ? sizeof(double) : sizeof(float);

@@ -5,7 +5,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
-extern const unsigned long long ashlar__optimizer_image[]; /* optimizer_cuda.cu, compiled */
+extern const unsigned long long ashlar__optimizer_image[]; /* made of optimizer_cuda.cu */
 
 enum {
     KERNEL_SUM,
@@ -63,7 +63,7 @@ static ashlar_status launch(ashlar_optimizer_cuda *cuda, int kernel, size_t bloc
                                        blocks, threads, job, stream);
 }
 
-/* Launch the job's passes. If it has no chunks, only DECIDE is launched. */
+/* Launch the kernels of the job's passes. If it has no chunks, only KERNEL_DECIDE is launched. */
 static ashlar_status launch_parts(ashlar_optimizer_cuda *cuda, const ashlar_optimizer_job *job,
                                   ashlar_stream stream) {
     const size_t chunks = job->end_chunk - job->first_chunk;

@@ -1,7 +1,6 @@
-/* optimizer_cuda.cu - the optimizer's kernels for CUDA devices. Jobs, formulas and sums of chunks
- * equal those of the CPU to the last bit. Only the order in which the chunks' sums are added
- * differs; it depends on nothing but the number of chunks. This file uses only what C and C++ have
- * in common: tests compile it for the CPU as well. */
+/* optimizer_cuda.cu - the optimizer's kernels for CUDA devices. They compute what the CPU computes,
+ * to the last bit, except that they add the sums of chunks in another order, which depends only on
+ * their number. This file uses only what C and C++ share: tests compile it for the CPU, too. */
 #include <assert.h>
 
 #include "arena/compute/element.h"
@@ -9,7 +8,7 @@
 
 enum {
     LANES = 16,             /* interleaved partial sums of a chunk, as in optimizer_loops.c */
-    ROOM_BYTES = 16 * 1024, /* for a chunk of floats, or half of one of doubles */
+    ROOM_BYTES = 16 * 1024, /* of shared memory: a chunk's values as floats, or half as doubles */
 };
 
 static_assert(ROOM_BYTES % (LANES * sizeof(double)) == 0, "each part begins with the first lane");

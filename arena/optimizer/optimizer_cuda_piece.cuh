@@ -1,6 +1,6 @@
-/* optimizer_cuda_piece.cuh - what a block of threads does to a piece of a run, for ASHLAR_TYPE
- * (internal; CUDA C). No include guard: optimizer_cuda.cu includes it for each element type. A
- * thread takes one unit at a time, 16 bytes of reals, if the arrays are aligned to units. */
+/* optimizer_cuda_piece.cuh - what a block of threads does to an ashlar_optimizer_piece of elements
+ * of ASHLAR_TYPE (internal; CUDA C). No include guard: optimizer_cuda.cu includes it for each type.
+ * If the arrays are aligned, a thread updates a unit at a time: 16 bytes of reals. */
 #include "arena/compute/element.h"
 #include "arena/optimizer/optimizer_impl.h"
 
@@ -40,8 +40,8 @@ static __device__ void ASHLAR_NAME(widen)(const ASHLAR_STORED *gradients, unsign
     }
 }
 
-/* *lane = the sum of the squares of the piece's gradients that belong to this thread's lane, in
- * their order. `room`, ROOM_BYTES of shared memory, holds the values rather than their squares,
+/* *lane = the sum of the squares of every LANES-th gradient, from that with the thread's number on,
+ * in their order. `room`, ROOM_BYTES of shared memory, holds the values rather than their squares,
  * which would be doubles: half the shared memory lets twice as many blocks run. */
 static __device__ void ASHLAR_NAME(square)(const ashlar_optimizer_piece *p, void *room,
                                            double *lane) {
@@ -64,7 +64,7 @@ static __device__ void ASHLAR_NAME(square)(const ashlar_optimizer_piece *p, void
     }
 }
 
-/* Where a piece begins in each array. The arrays do not overlap. NULL: there is no such array. */
+/* Where a piece begins in each array; NULL where there is no such array. They do not overlap. */
 typedef struct ASHLAR_NAME(arrays) {
     ASHLAR_STORED *__restrict__ parameters;
     const ASHLAR_STORED *__restrict__ gradients;

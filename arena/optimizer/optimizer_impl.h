@@ -1,5 +1,5 @@
-/* optimizer_impl.h - a launch of the optimizer, with its runs, chunks and device memory; the
- * arithmetic of a step and of a run; the loops and the kernels (internal; C and CUDA C). */
+/* optimizer_impl.h - what one launch of the optimizer does, to which elements; the arithmetic that
+ * CPU and CUDA share; the CPU's loops and the CUDA kernels (internal; C and CUDA C). */
 #ifndef ASHLAR_OPTIMIZER_IMPL_H
 #define ASHLAR_OPTIMIZER_IMPL_H
 
@@ -13,17 +13,17 @@
 /*
  * One launch is a job of up to three passes, one after the other:
  *
- *   SUM      adds the squares of the gradients, as they are stored, to scalars->sum; the first SUM
- *            after a decision, and one of a job that decides, begins at 0
+ *   SUM      adds the squares of the gradients, as they are stored, to scalars->sum; it first sets
+ *            that to 0 if a DECIDE came before it, or comes after it in the same job
  *   DECIDE   sets scalars->state and the step's factors, from scalars->sum
  *   UPDATE   updates every element of the runs; does nothing if scalars->state.is_skipped. If
  *            scalars->state.step is 1, masters are first made from their parameters.
  *
  * Everything that a step changes lies in device memory, so that no step waits for the host.
  *
- * Each run is cut into chunks of ASHLAR_OPTIMIZER_CHUNK elements; its last chunk may be shorter.
- * Chunks are numbered in sequence through all runs of a table. The sum of chunk c goes to
- * partials[c]. Sums are in double, and added in an order that depends only on the runs:
+ * A table lists the elements in runs (ashlar_optimizer_run). Each run is cut into chunks of
+ * ASHLAR_OPTIMIZER_CHUNK elements, the last of which may be shorter; chunks are numbered through
+ * all runs. The sum of chunk c goes to partials[c]. Sums are in double, in an order given by runs:
  *
  *   runs[0].first_chunk == 0
  *   runs[r + 1].first_chunk == runs[r].first_chunk + ceil(runs[r].elements / CHUNK)
@@ -32,14 +32,14 @@
 enum { ASHLAR_OPTIMIZER_CHUNK = 4096 /* elements */ };
 
 /* The algorithms that update an element: name, function in optimizer_update.h, whether it has a
- * first moment, whether it has a second moment. */
-#define ASHLAR_ALGORITHM_MAP(X)                    \
-    X(SGD, sgd, false, false)                      \
-    X(MOMENTUM, momentum, true, false) /* SGD's */ \
-    X(NESTEROV, nesterov, true, false)             \
-    X(ADAM, adam, true, true) /* and AdamW */      \
-    X(ADAGRAD, adagrad, false, true)               \
-    X(RMSPROP, rmsprop, false, true)               \
+ * first moment, and a second. MOMENTUM and NESTEROV are kinds of SGD; ADAM is AdamW's, too. */
+#define ASHLAR_ALGORITHM_MAP(X)        \
+    X(SGD, sgd, false, false)          \
+    X(MOMENTUM, momentum, true, false) \
+    X(NESTEROV, nesterov, true, false) \
+    X(ADAM, adam, true, true)          \
+    X(ADAGRAD, adagrad, false, true)   \
+    X(RMSPROP, rmsprop, false, true)   \
     X(RMSPROP_MOMENTUM, rmsprop_momentum, true, true)
 
 #define ASHLAR_ALGORITHM_ENUM(name, function, moment1, moment2) ASHLAR_ALGORITHM_##name,
@@ -47,15 +47,15 @@ typedef enum ashlar_algorithm {
     ASHLAR_ALGORITHM_MAP(ASHLAR_ALGORITHM_ENUM) ASHLAR_ALGORITHM_COUNT
 } ashlar_algorithm;
 
-/* An optimizer's fixed configuration. */
+/* The part of an optimizer that never changes. */
 typedef struct ashlar_optimizer_rule {
     ashlar_algorithm algorithm;
     ashlar_optimizer_config config;
 } ashlar_optimizer_rule;
 
-/* Elements that are treated alike and follow each other in every array, which are aligned to their
- * elements only. fp16 and bf16 parameters have fp32 moments and an fp32 master; fp64 parameters
- * have fp64 moments. */
+/* Elements that follow each other in every array, and have the same type and options. The arrays
+ * are aligned to one element only. fp16 and bf16 parameters have fp32 moments and an fp32 master;
+ * fp64 parameters have fp64 moments. */
 typedef struct ashlar_optimizer_run {
     void *parameters;      /* [elements] of dtype, updated */
     const void *gradients; /* [elements] of dtype */
@@ -69,10 +69,10 @@ typedef struct ashlar_optimizer_run {
     bool is_decayed; /* weight decay applies to this run */
 } ashlar_optimizer_run;
 
-/* The head of an optimizer's one block of device memory. */
+/* What the optimizer's block of device memory begins with. */
 typedef struct ashlar_optimizer_scalars {
     ashlar_optimizer_state state;
-    uint64_t sum_count; /* launches of SUM since the last decision; `sum` has the squares of all
+    uint64_t sum_count; /* launches of SUM since the last DECIDE; `sum` has the squares of all
                            these */
     double sum;         /* of the squared gradients as stored; SUM or the program writes it */
     double factor;      /* UPDATE multiplies gradients by it; includes all scales, and clipping */
@@ -88,17 +88,17 @@ enum {
 
 #define ASHLAR_DTYPE_BIT(dtype) (1u << (unsigned)(dtype))
 
-/* One launch of each pass. `runs` is a range of a table; `runs`, `scalars` and `partials` are in
- * device memory. The job covers elements from `first` on in the first run, and those before `end`
- * in the last; both may lie inside a chunk. With run_count 0, SUM adds 0 and nothing is updated. */
+/* What one launch does. `runs`, a range of a table, `scalars` and `partials` are in device memory.
+ * In the first run the job covers elements from `first` on, in the last those before `end`; both
+ * may lie inside a chunk. With run_count 0, SUM adds 0 and nothing is updated. */
 typedef struct ashlar_optimizer_job {
     ashlar_optimizer_rule rule;
-    unsigned passes; /* a set of bits */
+    unsigned passes; /* a set of the bits above */
     const ashlar_optimizer_run *runs;
     size_t run_count;
-    unsigned dtypes; /* of the runs, a set of ASHLAR_DTYPE_BIT()s; more do no harm */
+    unsigned dtypes; /* a set of ASHLAR_DTYPE_BIT()s that includes the type of each run */
     size_t first, end;
-    size_t first_chunk, end_chunk; /* chunks with covered elements, without end_chunk */
+    size_t first_chunk, end_chunk; /* chunks [first_chunk, end_chunk) have covered elements */
     size_t elements;               /* number of covered elements: how much work the job is */
     ashlar_optimizer_scalars *scalars;
     double *partials;      /* indexed by the chunk's number in the whole table */
@@ -118,12 +118,13 @@ void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_r
 /* The algorithm that a configuration's kind and values ask for. */
 ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *config);
 
-/* ashlar_optimizer_check(), and replace each field that is 0 by the kind's default. */
+/* Copy *given to *config, with the kind's default for each field that is 0, and check it like
+ * ashlar_optimizer_check(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_take(ashlar_optimizer_config *config,
                                                        const ashlar_optimizer_config *given);
 
-/* ashlar_optimizer_step() that reads its learning rate, 0 .. most, from device memory when it runs,
- * so that it can be captured. */
+/* ashlar_optimizer_step() whose work reads the learning rate, 0 .. most, from device memory when it
+ * runs, so that a captured graph can be launched with another rate each time. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_step_at(ashlar_optimizer *optimizer,
                                                           const double *rate_at, double most,
                                                           double gradient_scale,
@@ -135,7 +136,7 @@ typedef struct ashlar_optimizer_place {
     size_t elements_before;
 } ashlar_optimizer_place;
 
-/* The runs of an arena in address order, without those of frozen tensors (optimizer_table.c). */
+/* The runs of an arena, except frozen tensors', in the order of addresses (optimizer_table.c). */
 typedef struct ashlar_optimizer_table {
     ashlar_optimizer_run *runs; /* [count] the host's copy */
     ashlar_optimizer_place *places;
@@ -175,7 +176,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_cuda_run(ashlar_optimizer_cuda
 
 /* ---- the arithmetic, once per step and once per run, on every back end ----
  *
- * That per element is in optimizer_update.h. All is compiled without contraction
+ * The arithmetic per element is in optimizer_update.h. All is compiled without fused multiply-add
  * (-ffp-contract=off, nvcc -fmad=false), so that every back end gets the same bits.
  *
  * Sources: torch.optim's documentation of SGD, Adam, AdamW, Adagrad and RMSprop and of
@@ -207,7 +208,7 @@ ASHLAR_SHARED_FN size_t ashlar__formula_find_run(const ashlar_optimizer_job *job
     return low;
 }
 
-/* The run of a chunk, and which of its elements are in the chunk and covered by the job. */
+/* Return the run of `chunk`; *first, *count: its elements in the chunk that the job covers. */
 ASHLAR_SHARED_FN size_t ashlar__formula_clip(const ashlar_optimizer_job *job, size_t chunk,
                                              size_t *first, size_t *count) {
     const size_t run = ashlar__formula_find_run(job, chunk);
@@ -235,9 +236,9 @@ ASHLAR_SHARED_FN void ashlar__formula_rescale(const ashlar_optimizer_config *con
     }
 }
 
-/* The end of the pass SUM: add `sum`, the sum over the job's elements. Ranks that own a part of
- * each bucket launch a SUM for each part, so launches before the decision add up. A job that also
- * decides covers everything, so it begins at 0 and ignores the rest of an abandoned step. */
+/* The end of the pass SUM: add `sum`, the sum over the job's elements, to scalars->sum. Where a
+ * rank owns a part of each bucket, it launches a SUM for each part, then a DECIDE. A job with both
+ * SUM and DECIDE covers all elements, so it ignores what an abandoned step left in scalars->sum. */
 ASHLAR_SHARED_FN void ashlar__formula_add_sum(unsigned passes, double sum,
                                               ashlar_optimizer_scalars *scalars) {
     const bool is_first = scalars->sum_count == 0 || (passes & ASHLAR_OPTIMIZER_DECIDE) != 0;
@@ -245,7 +246,8 @@ ASHLAR_SHARED_FN void ashlar__formula_add_sum(unsigned passes, double sum,
     scalars->sum_count++;
 }
 
-/* The pass DECIDE, from scalars->sum. A skipped step sets no factors, since nobody reads them. */
+/* The pass DECIDE. If the step is skipped, factor, bias1 and bias2 stay as they were: UPDATE does
+ * not read them then. */
 ASHLAR_SHARED_FN void ashlar__formula_decide(const ashlar_optimizer_config *config,
                                              ashlar_algorithm algorithm, double gradient_scale,
                                              ashlar_optimizer_scalars *scalars) {
@@ -280,7 +282,7 @@ typedef struct ashlar_optimizer_factors {
     double rate;       /* learning rate, with 1 / bias1 (Adam, AdamW) or rate decay (Adagrad) */
     double shrink;     /* learning rate * weight decay for AdamW; 0 for the others */
     double keep1;      /* multiplies the old moment1: beta1 or momentum */
-    double rest1;      /* multiplies the addend of moment1 */
+    double rest1;      /* multiplies the gradient that is added to moment1 */
     double keep2;      /* multiplies the old moment2: beta2, smoothing, or 1 */
     double rest2;      /* multiplies the squared gradient that is added to moment2 */
     double root_scale; /* multiplies the root of moment2: 1 / sqrt(bias2), or 1 */
@@ -324,7 +326,7 @@ ashlar__formula_factors(const ashlar_optimizer_rule *rule, const ashlar_optimize
         f.keep2 = config->smoothing;
         f.rest2 = 1 - config->smoothing;
     } else if (!f.is_first) {
-        f.rest1 = 1 - config->dampening; /* the first step takes the whole gradient */
+        f.rest1 = 1 - config->dampening; /* in the first step the gradient is not dampened */
     }
     return f;
 }
@@ -334,13 +336,13 @@ ashlar__formula_factors(const ashlar_optimizer_rule *rule, const ashlar_optimize
  *   ashlar_kernel_sum      one block of CHUNK_THREADS for each of the job's chunks: partial sums
  *   ashlar_kernel_decide   one block of DECIDE_THREADS: adds the partial sums to scalars->sum if
  *                          job.passes has SUM, decides if it has DECIDE
- *   ashlar_kernel_F_T      for each function F of ASHLAR_ALGORITHM_MAP and each type T: UPDATE of
- *                          the runs of this type; blocks as for sum, of which those of other types
- *                          do nothing. Registers are for one type, so that more blocks run
+ *   ashlar_kernel_F_T      UPDATE of the runs of type T, by function F of ASHLAR_ALGORITHM_MAP; one
+ *                          block for each chunk, which does nothing if its run has another type. A
+ *                          kernel for one type needs fewer registers, so that more blocks run
  */
 enum { ASHLAR_CHUNK_THREADS = 128, ASHLAR_DECIDE_THREADS = 256 };
 
-/* What one block works on: the elements of one chunk that the job covers, all of one run. */
+/* What a block of threads works on: the elements of a chunk that the job covers, all of one run. */
 typedef struct ashlar_optimizer_piece {
     ashlar_optimizer_run run;
     size_t first; /* counted in elements of the run */
@@ -352,7 +354,7 @@ ASHLAR_SHARED_FN bool ashlar__is_aligned(const void *array, size_t bytes) {
     return (uintptr_t)array % bytes == 0;
 }
 
-/* ---- the loops on one CPU core, for several instruction sets, all with the same bits ---- */
+/* ---- the loops on one CPU core: each instruction set's give the same bits ---- */
 
 /* Update every element of `piece`, a part of a run described as a run of its own. */
 typedef void ashlar_optimizer_update_fn(const ashlar_optimizer_factors *factors,

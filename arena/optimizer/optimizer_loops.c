@@ -1,12 +1,12 @@
-/* optimizer_loops.c - the optimizer's loops: the sum of squares of an array, and every algorithm's
- * update of a part of a run; for the element type and the instruction set that meson.build compiles
- * this file for. 16-bit parameters are updated through their fp32 masters. */
+/* optimizer_loops.c - the optimizer's loops over an array: the sum of its squares, and the update
+ * by each algorithm; for the element type and the instruction set that meson.build compiles this
+ * file for. 16-bit parameters are updated through their fp32 masters. */
 #include "allocator/base/check_level.h"
 #include "arena/optimizer/optimizer_impl.h"
 #include "arena/optimizer/optimizer_update.h"
 
-/* AHEAD: elements between what is summed and what is prefetched, a page's worth, since the
- * processor does not prefetch across pages by itself. */
+/* LANES: interleaved partial sums. AHEAD: how many elements ahead of the summed ones to prefetch: a
+ * page's worth, since the processor does not prefetch across pages by itself. */
 enum { LANES = 16, AHEAD = 4096 / sizeof(ASHLAR_STORED) };
 
 static double square(ASHLAR_STORED stored) {
@@ -49,8 +49,8 @@ static void narrow(ASHLAR_STORED *restrict to, const ASHLAR_REAL *restrict from,
     }
 }
 
-/* Update a part of a run; 16-bit parameters in blocks that stay in the level-1 cache, which is
- * faster than a loop over arrays of two widths. */
+/* Update the elements of `part`; 16-bit ones are converted and updated in blocks that stay in the
+ * level-1 cache, which is faster than one loop over arrays of 16 and 32 bits. */
 static void update(const ashlar_optimizer_factors *factors, const ashlar_optimizer_run *part,
                    loop *run) {
     enum { BLOCK = 512 };
@@ -74,7 +74,8 @@ static void update(const ashlar_optimizer_factors *factors, const ashlar_optimiz
     }
 }
 
-/* The arrays do not overlap. If the algorithm does not have a moment, its array is not touched. */
+/* The loops over elements. Their arrays do not overlap; those of moments that the algorithm does
+ * not have are not touched. */
 #define LOOP(name, function, has_moment1, has_moment2)                                           \
     static void loop_##function(const ASHLAR_REAL_NAME(ashlar_factors) * factors,                \
                                 const ASHLAR_REAL *restrict gradients,                           \

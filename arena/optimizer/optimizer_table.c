@@ -1,5 +1,5 @@
-/* optimizer_table.c - the table of all runs of an arena that an optimizer updates, their chunks,
- * and the choice of those in a range of bytes as a job. */
+/* optimizer_table.c - lists the runs of elements of an arena that an optimizer updates, cuts them
+ * into chunks, and sets a job to those in a range of bytes. */
 #include "arena/optimizer/optimizer_impl.h"
 
 #include "arena/layout/arena_impl.h"

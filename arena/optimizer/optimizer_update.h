@@ -5,8 +5,8 @@
 #include "arena/compute/element.h"
 #include "arena/optimizer/optimizer_impl.h"
 
-/* The factors, computed in double and then rounded once to this type: 1.0f - 0.999f, computed in
- * float, would be wrong in its fifth digit. */
+/* ashlar_optimizer_factors, computed in double and then rounded once to the real type: 1.0f -
+ * 0.999f, computed in float, would be wrong in its fifth digit. */
 typedef struct ASHLAR_REAL_NAME(ashlar_factors) {
     ASHLAR_REAL scale, penalty, rate, shrink, keep1, rest1, keep2, rest2, root_scale, epsilon;
 } ASHLAR_REAL_NAME(ashlar_factors);

@@ -1,5 +1,5 @@
-/* nccl_check.c - proof, at compile time, that ranks_impl.h agrees with NCCL's own header.
- * Built only where NCCL's header is installed; contains no code. */
+/* nccl_check.c - checks at compile time that ranks_impl.h agrees with NCCL's own header. Built only
+ * where that is installed; contains no code. */
 #include "arena/reduce/ranks_impl.h"
 
 #include <nccl.h>
@@ -33,7 +33,7 @@ SAME_VALUE(NCCL_F64, ncclFloat64);
 SAME_VALUE(NCCL_BF16, ncclBfloat16);
 SAME_VALUE(NCCL_SUM, ncclSum);
 
-/* Functions. For this check NCCL's types take the place of ours, which were shown equal above. */
+/* The functions' types. NCCL's types here take the place of ours, which were shown equal above. */
 #define nccl_id ncclUniqueId
 #define nccl_result ncclResult_t
 #define nccl_type ncclDataType_t

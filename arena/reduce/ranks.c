@@ -1,5 +1,5 @@
-/* ranks.c - joins and leaves the processes that train together; fills reduce.h's table with
- * collectives that run between them. */
+/* ranks.c - joins and leaves the processes (ranks) that train together; provides the collectives
+ * that a reducer calls (ashlar_collectives). */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -20,7 +20,8 @@
 
 enum { DEFAULT_TIMEOUT_MS = 120000, LAST_WORDS_NS = 200000000 };
 
-/* What launchers tell the processes that they start: how many there are. */
+/* For each MPI: the variable by which its launcher tells each process how many there are, and the
+ * engine's library. */
 static const struct launcher {
     const char *variable, *library;
 } launchers[] = {
@@ -29,7 +30,7 @@ static const struct launcher {
 };
 enum { LAUNCHERS = sizeof launchers / sizeof launchers[0] };
 
-/* The number that a launcher has set; 0: it has not. */
+/* The number of processes that a launcher has set; 0: this launcher was not used. */
 static size_t read_count(const struct launcher *l) {
     const char *text = secure_getenv(l->variable);
     uint64_t count = 0;
@@ -56,8 +57,9 @@ static const char *library_name(const char *given) {
     return named != NULL && *named != '\0' ? named : l != NULL ? l->library : launchers[0].library;
 }
 
-/* RTLD_GLOBAL, since Open MPI loads plugins, which look for the symbols of what loaded them. If the
- * build found an MPI under neither name of `launchers`, the library is called libashlar-mpi.so. */
+/* Load the engine. RTLD_GLOBAL, since Open MPI loads plugins, which need the symbols of the MPI
+ * library that loads them. If the build found an MPI other than those of `launchers`, the library
+ * is called libashlar-mpi.so. */
 static ashlar_status load(ashlar_ranks *r, const char *given) {
     const char *name = library_name(given);
     const bool is_found = strncmp(name, "libashlar-mpi-", strlen("libashlar-mpi-")) == 0;
@@ -71,7 +73,7 @@ static ashlar_status load(ashlar_ranks *r, const char *given) {
         dlerror());
     ashlar_engine_fn *entry;
     void *symbol = dlsym(r->library, ASHLAR_ENGINE_SYMBOL);
-    memcpy(&entry, &symbol, sizeof entry); /* C has no conversion */
+    memcpy(&entry, &symbol, sizeof entry); /* C converts no object pointer to a function's */
     ASHLAR_FAIL_IF(symbol == NULL || entry()->version != ASHLAR_ENGINE_VERSION, ASHLAR_ENOTSUP,
                    "ranks: %s is of another version of ashlar", name);
     r->engine = entry();
@@ -96,7 +98,7 @@ static ashlar_status join(ashlar_ranks *r) {
     return take_memory(r);
 }
 
-/* Give back all but the library: MPI leaves threads and handlers in it. */
+/* Free all memory. The library stays loaded: MPI leaves threads and handlers that run its code. */
 static void release(ashlar_ranks *r) {
     ashlar__host_free(r->words);
     ashlar__host_free(r->requests);
@@ -144,8 +146,8 @@ size_t ashlar_ranks_count(const ashlar_ranks *r) {
 
 /* ---- a collective by the engine, in a stream's order ---- */
 
-/* Rank 0 knows which rank is missing; the others only know that rank 0 has not answered. So they
- * wait longer, and rank 0 reports first. */
+/* How much longer than rank 0 the other ranks wait: rank 0 knows which rank is missing, the others
+ * only that rank 0 has not answered. So rank 0 reports first. */
 static const uint64_t GRACE_NS = UINT64_C(3000000000);
 
 /* After TURNS_AWAKE looks without news a waiting rank sleeps NAP_NS between looks. */
@@ -197,8 +199,8 @@ static bool wait_for(ashlar_ranks *r, ashlar_engine_request *requests, size_t co
     return true;
 }
 
-/* Rank 0: receive a message of every other rank, or send each the answer, and wait. False: *late
- * has not ended within the time, or something has failed. */
+/* On rank 0: receive a message of every other rank, or send each the answer, and wait. False: the
+ * message of or to rank *late did not arrive within the time, or something has failed. */
 static bool exchange(ashlar_ranks *r, ashlar_engine_message kind, uint64_t budget_ns,
                      size_t *late) {
     const size_t bytes = kind == ASHLAR_MESSAGE_HERE ? 1 : sizeof *r->words;
@@ -228,7 +230,7 @@ static bool gather_words(ashlar_ranks *r, const ashlar_ranks_word *own) {
                 late, own->number, own->step, r->timeout_ns / UINT64_C(1000000000));
 }
 
-/* Rank 0: compare the words with its own, and write the answer for all. */
+/* On rank 0: compare all ranks' words with its own, and write the answer for all. */
 static void judge(ashlar_ranks *r, const ashlar_ranks_word *own) {
     r->answer = (ashlar_ranks_answer){.is_good = true};
     for (size_t i = 1; i < r->count && r->answer.is_good; i++) {
@@ -332,7 +334,7 @@ static bool say_here(ashlar_ranks *r, const ashlar_ranks_word *own) {
 
 /* A collective did not end: find out which rank is missing, and fail. Rank 0 asks, and waits some
  * seconds for answers. Every other rank answers, then waits for rank 0 to end the process. */
-static void ranks_name(ashlar_ranks *r, const ashlar_ranks_word *own) {
+static void find_culprit(ashlar_ranks *r, const ashlar_ranks_word *own) {
     (void)(r->rank == 0 ? name_missing(r, own) : say_here(r, own));
 }
 
@@ -343,12 +345,13 @@ static bool finish(ashlar_ranks *r, ashlar_engine_request *requests, size_t coun
         return true;
     }
     if (!atomic_load(&r->has_failed)) {
-        ranks_name(r, own);
+        find_culprit(r, own);
     }
     return false;
 }
 
-/* Run the engine's own collective, in pieces whose elements it can count. */
+/* Run the engine's collective in pieces of ASHLAR_ENGINE_ELEMENTS, the most that it can count. One
+ * with a shard for each rank cannot be cut; queue_shards() has checked that its shards fit. */
 static void run_engine(const ashlar_ranks_call *c) {
     ashlar_ranks *r = c->ranks;
     const bool is_cut =
@@ -370,7 +373,7 @@ static void run_engine(const ashlar_ranks_call *c) {
     }
 }
 
-/* Swap a piece with another rank, and add that rank's: both ranks get the same bits. */
+/* Swap a piece with another rank, and add what came. Both get the same bits: a + b equals b + a. */
 static bool swap_and_add(const ashlar_ranks_call *c, size_t other, char *data, size_t count) {
     ashlar_ranks *r = c->ranks;
     const size_t bytes = count * ashlar_dtype_bytes(c->dtype);
@@ -385,8 +388,8 @@ static bool swap_and_add(const ashlar_ranks_call *c, size_t other, char *data, s
     return true;
 }
 
-/* After the round of distance d, each rank has the sum of the 2d ranks around it, which is a node
- * of the tree. */
+/* Add up along a tree whose leaves are the ranks: after the round of distance d, each rank has the
+ * sum over the node of 2d ranks that it is in. */
 static void run_tree(const ashlar_ranks_call *c) {
     const ashlar_ranks *r = c->ranks;
     const size_t item = ashlar_dtype_bytes(c->dtype), most = ASHLAR_RANKS_STAGING_BYTES / item;
@@ -412,7 +415,7 @@ static void run(const ashlar_ranks_call *c) {
 }
 
 /* The function to pass to ashlar_launch(): agrees with the other ranks on an ashlar_ranks_call,
- * then makes it. Does nothing after a failure. */
+ * then runs it. After a failure it does nothing. */
 static void ranks_run(void *copied) {
     const ashlar_ranks_call *c = copied;
     const uint64_t start = ashlar__clock_ns();
@@ -434,8 +437,8 @@ static uint64_t sum_up(const ashlar_ranks_call *c, uint64_t facts) {
     return facts;
 }
 
-/* Give a collective of this rank its number, and the 64-bit word that describes it, which the other
- * ranks compare with their own. */
+/* Give a collective of this rank its number, and the word that describes it, which rank 0 compares
+ * with those of the other ranks. */
 static void ranks_number(ashlar_ranks *r, ashlar_ranks_call *call) {
     call->ranks = r;
     call->order = r->order;
@@ -477,7 +480,8 @@ static ashlar_status all_reduce(void *context, void *data, size_t elements, ashl
     return queue(context, call, stream);
 }
 
-/* reduce_scatter and all_gather need equal shards, of no more elements than the engine counts. */
+/* Queue a reduce_scatter or all_gather: it needs equal shards, with no more elements than the
+ * engine can count. */
 static ashlar_status queue_shards(ashlar_ranks *r, const ashlar_ranks_call *call,
                                   ashlar_stream stream) {
     ASHLAR_FAIL_IF(call->elements % r->count != 0 ||
@@ -505,7 +509,7 @@ static ashlar_status all_gather(void *context, void *data, size_t elements, ashl
 
 static ashlar_status attach(void *context, void *base, size_t bytes) {
     ashlar_ranks *r = context;
-    /* The root is no rank, so no other call has the same word. */
+    /* `root` is no rank, so that the word differs from that of a broadcast of the same size. */
     ashlar_ranks_call call = {.kind = ASHLAR_ENGINE_BROADCAST,
                               .data = base,
                               .elements = bytes,
@@ -557,7 +561,7 @@ void ashlar_ranks_mark(ashlar_ranks *r, uint64_t step, uint64_t facts) {
 
 ashlar_status ashlar_ranks_check(ashlar_ranks *r) {
     if (atomic_load_explicit(&r->is_hung, memory_order_acquire) && !atomic_load(&r->is_failing)) {
-        ranks_name(r, &r->hung);
+        find_culprit(r, &r->hung);
     }
     return atomic_load_explicit(&r->has_failed, memory_order_acquire)
                ? ashlar__fail(ASHLAR_EIO, "%s", r->failure)

@@ -1,6 +1,6 @@
 /* ranks_impl.h - the structures behind ashlar_ranks, and what its files call of each other; NCCL's
- * functions, as its documentation has them, in a table that is filled at run time; sums (internal).
- * Nothing links to NCCL, nor needs its header; nccl_check.c compares all this with it. */
+ * functions, as its documentation has them, in a table that is filled at run time; sums of arrays
+ * (internal). ashlar neither links to NCCL nor includes its header, except in nccl_check.c. */
 #ifndef ASHLAR_RANKS_IMPL_H
 #define ASHLAR_RANKS_IMPL_H
 
@@ -18,14 +18,14 @@
 
 enum { ASHLAR_RANKS_STAGING_BYTES = 1 << 20, ASHLAR_RANKS_FAILURE_BYTES = 240 };
 
-/* What a rank is about to do, as the others are told. */
+/* Which collective a rank is about to run, as it tells rank 0, which compares all ranks' words. */
 typedef struct ashlar_ranks_word {
     uint64_t step;
     uint64_t number; /* of the collective in the step */
-    uint64_t facts;  /* a checksum of all else that must be the same on every rank */
+    uint64_t facts;  /* a checksum of sizes, options and all else that must agree on all ranks */
 } ashlar_ranks_word;
 
-/* What rank 0 tells the others. */
+/* What rank 0 answers each other rank: whether all words agree, and if not, why. */
 typedef struct ashlar_ranks_answer {
     bool is_good;
     char why[ASHLAR_RANKS_FAILURE_BYTES];
@@ -40,8 +40,8 @@ struct ashlar_ranks {
     ashlar_ranks_order order;
     ashlar_collectives table;
     struct ashlar_ranks_nccl *nccl; /* NULL: the engine does the collectives, too */
-    ashlar_ranks_word next;         /* the word of the next collective that is queued */
-    char *staging;          /* [ASHLAR_RANKS_STAGING_BYTES] what came from another rank */
+    ashlar_ranks_word next;         /* the word for the next collective to be queued */
+    char *staging; /* [ASHLAR_RANKS_STAGING_BYTES] numbers received from another rank */
     /* [count] each; only rank 0 uses more than one: */
     ashlar_ranks_word *words;
     ashlar_engine_request *requests;
@@ -51,15 +51,15 @@ struct ashlar_ranks {
     char failure[ASHLAR_RANKS_FAILURE_BYTES];
     bool is_told; /* another rank told this one of the failure, and reports it */
     atomic_bool has_failed;
-    /* With NCCL: the word of a collective that did not end, and whether there is one. Which rank is
-     * to blame is found out by the thread that calls ashlar_ranks_check(). */
+    /* With NCCL: the word of a collective that did not end, and whether there is one. The thread
+     * that calls ashlar_ranks_check() then finds out which rank is to blame. */
     ashlar_ranks_word hung;
     atomic_bool is_hung;
-    _Atomic uint64_t spent_ns; /* in collectives */
+    _Atomic uint64_t spent_ns; /* time that the host spent in collectives */
     uint64_t event_calls;      /* driver calls that were made to watch collectives */
 };
 
-/* A collective, as it is queued. */
+/* The arguments of a collective that is to be queued. */
 typedef struct ashlar_ranks_call {
     ashlar_ranks *ranks;
     ashlar_engine_collective kind;
@@ -78,10 +78,10 @@ static inline bool ashlar__ranks_adds(ashlar_engine_collective kind) {
 /* Set what ashlar_ranks_check() reports, unless something has failed before. Returns false. */
 bool ashlar__ranks_fail(ashlar_ranks *ranks, const char *format, ...) ASHLAR_PRINTF(2, 3);
 
-/* Whether all ranks are about to do the same. Waits for them. */
+/* Wait for all ranks; whether each is about to run the collective that `own` describes. */
 bool ashlar__ranks_agree(ashlar_ranks *ranks, const ashlar_ranks_word *own);
 
-/* Bring `bytes` bytes from one rank to another. Other ranks do nothing. Waits. */
+/* Bring `bytes` bytes from one rank to another. These two wait; on other ranks nothing is done. */
 bool ashlar__ranks_pass(ashlar_ranks *ranks, size_t from, size_t to, void *data, size_t bytes);
 
 /* Add up numbers in host memory over all ranks, on the calling thread. Errors: those of
@@ -89,22 +89,23 @@ bool ashlar__ranks_pass(ashlar_ranks *ranks, size_t from, size_t to, void *data,
 ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_sum(ashlar_ranks *ranks, double *numbers,
                                                   size_t count);
 
-/* Join the ranks by NCCL, on r->device and for r->order: sets r->nccl. Every rank must. Errors:
- * ASHLAR_ENOTSUP (no NCCL), ASHLAR_EIO (NCCL's reason), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+/* Join the ranks by NCCL, for ranks->device and ->order; set ranks->nccl. Each rank must call it.
+ * Errors: ASHLAR_ENOTSUP (no NCCL), ASHLAR_EIO (NCCL's reason), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_open(ashlar_ranks *ranks);
 
-/* Agree, then queue a collective. Errors: those of ashlar_ranks_check(), ASHLAR_EDRIVER. */
+/* Call ashlar__ranks_agree(), then queue the collective. Errors: ASHLAR_EDRIVER, and those of
+ * ashlar_ranks_check(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_queue(const ashlar_ranks_call *call,
                                                          ashlar_stream stream);
 
-/* _attach: register a segment. _detach: end its registration. Errors: as
- * ashlar__ranks_nccl_queue(), and ASHLAR_EINVAL (too many are registered; this one is not). */
+/* _attach: register the call's memory, a segment, with NCCL. _detach: end its registration. Errors:
+ * as ashlar__ranks_nccl_queue(), and ASHLAR_EINVAL (too many are registered; this one is not). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_attach(const ashlar_ranks_call *call);
 ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_detach(ashlar_ranks *ranks, void *base);
 /* Whether NCCL can register memory. */
 bool ashlar__ranks_nccl_attaches(const ashlar_ranks *ranks);
 
-/* Leave NCCL. has_failed: queued work is given up; otherwise none may be queued. */
+/* Leave NCCL. If has_failed, queued collectives are aborted; otherwise there must be none. */
 void ashlar__ranks_nccl_close(ashlar_ranks *ranks, bool has_failed);
 
 typedef struct ncclComm *nccl_comm; /* one rank's end of a communicator, which joins ranks */
@@ -128,8 +129,8 @@ typedef enum nccl_result {
 typedef enum nccl_type { NCCL_F16 = 6, NCCL_F32 = 7, NCCL_F64 = 8, NCCL_BF16 = 9 } nccl_type;
 typedef enum nccl_op { NCCL_SUM = 0 } nccl_op;
 
-/* The configuration of NCCL 2.14, which has all that is needed here. Newer ones have more fields,
- * and see by size and version which of them were given. */
+/* The configuration of NCCL 2.14, which has all fields that are needed here. Newer versions have
+ * more, and see by `size` and `version` which of them a caller set. */
 #define NCCL_CONFIG_MAGIC 0xcafebeefu
 enum { NCCL_CONFIG_VERSION = 21400 };
 typedef struct nccl_config {
@@ -139,8 +140,8 @@ typedef struct nccl_config {
     int is_blocking;
 } nccl_config;
 
-/* Columns: field, symbol, what it returns, parameters. The last ASHLAR_NCCL_OPTIONAL exist since
- * 2.19, and are NULL with an older library. */
+/* Columns: field, symbol, what it returns, parameters. The last ASHLAR_NCCL_OPTIONAL functions
+ * exist since NCCL 2.19, and are NULL with an older library. */
 enum { ASHLAR_NCCL_OPTIONAL = 2 };
 #define ASHLAR_NCCL_MAP(X)                                                                      \
     X(get_version, ncclGetVersion, nccl_result, (int *version))                                 \

@@ -1,5 +1,5 @@
-/* ranks_mpi.c - ashlar-mpi: the engine of ranks.h on an MPI; a library of its own, once for each
- * MPI, and the only file that includes mpi.h. */
+/* ranks_mpi.c - ashlar-mpi: the functions of ranks_engine.h by MPI; a library of its own, built for
+ * each MPI, and the only file that includes mpi.h. */
 #include <mpi.h>
 
 #include <pthread.h>
@@ -14,7 +14,7 @@
 
 enum {
     ABORT_S = 2, /* for MPI to end all processes, this one included */
-    PAUSE_S = 1  /* before MPI_Finalize(): wait_for_finalize() */
+    PAUSE_S = 1  /* before MPI_Finalize(); see wait_for_finalize() */
 };
 
 _Static_assert(sizeof(MPI_Request) <= ASHLAR_ENGINE_REQUEST_BYTES, "a request fits");
@@ -37,8 +37,8 @@ static const char *check(int code, const char *what) {
     return state.error;
 }
 
-/* MPI knows no 16-bit numbers: they travel as integers, and are added by these two. The rounding is
- * that of ashlar__sum_add(). */
+/* MPI has no 16-bit floating-point types: F16 and BF16 travel as integers, and are added by these
+ * two functions, with the rounding of ashlar__sum_add(). */
 static void add_f16(void *from, void *to, int *count, MPI_Datatype *unused) {
     const uint16_t *a = from;
     uint16_t *b = to;
@@ -82,10 +82,11 @@ static const char *start(size_t *rank, size_t *count) {
                          : check(MPI_Op_create(add_bf16, 1, &state.sum_bf16), "MPI_Op_create");
 }
 
-/* In MPI_Finalize() MPICH before 4.2 sends over UCX a last message to each rank, waits until it is
- * acknowledged, and then acknowledges nobody else's (its change 6596). Over TCP ranks stay there
- * for ever if one is acknowledged by another that is still in a call before. So all leave a barrier
- * and make no call for a time in which the others leave it, too, though TCP send twice again. */
+/* In MPI_Finalize(), MPICH before 4.2 over UCX sends a last message to each rank, waits until all
+ * are acknowledged, and then acknowledges no more (MPICH's change 6596). Over TCP a rank that is
+ * still in an earlier call may acknowledge; when it finalizes later, it waits for ever for those
+ * that have left. So all ranks meet in a barrier, then pause without a call until the others have
+ * left it, too, even if TCP must send again twice. */
 static void wait_for_finalize(void) {
 #if defined MPICH_NUMVERSION && MPICH_NUMVERSION < 40200000
     const struct timespec pause = {.tv_sec = PAUSE_S};
@@ -115,7 +116,8 @@ static void *end_late(void *status) {
     _exit((int)(intptr_t)status);
 }
 
-/* MPICH waits for its launcher to end this process, even if the launcher cannot be reached. */
+/* End all processes. MPICH waits for its launcher to end this one, even if it cannot reach the
+ * launcher, so a thread ends it after ABORT_S. */
 static void abort_all(int status) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, end_late, (void *)(intptr_t)status) == 0) {

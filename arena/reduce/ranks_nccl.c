@@ -1,8 +1,8 @@
-/* ranks_nccl.c - the collectives of ranks.h on CUDA devices, by NCCL; a thread ends them when
- * another rank is gone.
+/* ranks_nccl.c - the collectives of ashlar_ranks on CUDA devices, by NCCL; a thread aborts them
+ * when another rank is gone.
  *
  * The host agrees with the other ranks before it queues a collective, since one that not all ranks
- * queue never ends, and may spoil memory. A collective that hangs after that is given up by a
+ * queue never ends, and may spoil memory. A collective that hangs after that is aborted by a
  * watching thread, since the program's threads may be waiting for the device.
  *
  * The tree of ASHLAR_RANKS_TREE has a communicator of two ranks for each of its rounds. A sum of
@@ -18,16 +18,16 @@
 #include "arena/reduce/ranks_impl.h"
 
 enum {
-    MARKS = 64,          /* queued collectives with an event; the ends of others are seen late */
-    ROUNDS_MOST = 16,    /* of the tree */
-    SEGMENTS_MOST = 16,  /* that are registered */
+    MARKS = 64,          /* the most queued collectives that have an event to watch them by */
+    ROUNDS_MOST = 16,    /* of the tree: it has up to 2^16 ranks */
+    SEGMENTS_MOST = 16,  /* the most segments that are registered at a time */
     LOOK_NS = 10000000,  /* between two looks of the watching thread */
     PROGRESS_NS = 50000, /* between two questions to NCCL whether a call has ended */
 };
 
-/* A collective that is queued. */
+/* A queued collective, for the watching thread. */
 typedef struct mark {
-    ashlar_event event; /* behind it */
+    ashlar_event event; /* recorded behind the collective */
     ashlar_ranks_word word;
 } mark;
 
@@ -41,12 +41,12 @@ typedef struct ashlar_ranks_nccl {
     const ashlar_nccl *nccl;
     /* NCCL allows one thread at a time in a communicator. Guarded by `lock`: */
     ashlar_lock lock;
-    nccl_comm all, rounds[ROUNDS_MOST]; /* NULL: not joined, or given up */
+    nccl_comm all, rounds[ROUNDS_MOST]; /* NULL: not joined, or aborted */
     size_t round_count;
     segment segments[SEGMENTS_MOST];
     size_t segment_count;
-    /* marks[i % MARKS] belongs to collective i: written before `queued` exceeds i, and not again
-     * before `ended` does: */
+    /* marks[i % MARKS] is collective i's: it is written before `queued` exceeds i, and not again
+     * before `ended` exceeds i: */
     mark marks[MARKS];
     _Atomic uint64_t queued, ended;
     atomic_bool is_over;
@@ -71,8 +71,8 @@ static ashlar_status fail_nccl(ashlar_ranks *r, nccl_comm comm, const char *what
 }
 
 /* Wait until NCCL has ended a call, which may go on after it has returned. Lock: held. */
-static ashlar_status settle_locked(ashlar_ranks *r, nccl_comm comm, const char *what,
-                                   nccl_result result) {
+static ashlar_status await_locked(ashlar_ranks *r, nccl_comm comm, const char *what,
+                                  nccl_result result) {
     const ashlar_nccl *nccl = r->nccl->nccl;
     const uint64_t end = ashlar__clock_ns() + r->timeout_ns;
     ASHLAR_OWNS(&r->nccl->lock);
@@ -84,13 +84,13 @@ static ashlar_status settle_locked(ashlar_ranks *r, nccl_comm comm, const char *
     return result == NCCL_SUCCESS ? ASHLAR_OK : fail_nccl(r, comm, what, result);
 }
 
-/* Communicator 0 is that of all ranks; behind it come those of the rounds. */
+/* Communicator 0 is that of all ranks; 1 and up are those of the tree's rounds. */
 static nccl_comm *comm_at(ashlar_ranks_nccl *n, size_t i) {
     return i == 0 ? &n->all : &n->rounds[i - 1];
 }
 
 /* Abort all communicators: what is queued on this rank ends, unfinished. Lock: held. */
-static void give_up_locked(ashlar_ranks_nccl *n) {
+static void abort_locked(ashlar_ranks_nccl *n) {
     ASHLAR_OWNS(&n->lock);
     for (size_t i = 0; i <= n->round_count; i++) {
         nccl_comm *comm = comm_at(n, i);
@@ -103,7 +103,8 @@ static void give_up_locked(ashlar_ranks_nccl *n) {
 
 /* ---- the thread that watches ---- */
 
-/* Count collectives that have ended. *since: when the oldest one under way became the oldest. */
+/* Count the collectives that have ended, and report one that takes too long as hung. *since: when
+ * the oldest one that has not ended became the oldest. */
 static void follow(ashlar_ranks *r, uint64_t *since) {
     ashlar_ranks_nccl *n = r->nccl;
     ashlar_driver *driver = r->device->driver;
@@ -111,7 +112,7 @@ static void follow(ashlar_ranks *r, uint64_t *since) {
     uint64_t ended = atomic_load(&n->ended);
     cu_result result = CU_SUCCESS;
     while (ended < queued && result == CU_SUCCESS) {
-        /* Not counted: this thread's calls come at random times between the program's. */
+        /* Not by ASHLAR_DRIVER_CALL, which counts: the program's counts are to be repeatable. */
         result = driver->table.event_query((cu_event)n->marks[ended % MARKS].event);
         ended += result == CU_SUCCESS;
     }
@@ -160,7 +161,7 @@ static void *watch(void *arg) {
         ask_nccl_locked(r);
         is_over = atomic_load(&r->has_failed) || atomic_load(&r->is_hung);
         if (is_over) {
-            give_up_locked(n);
+            abort_locked(n);
         }
         ashlar__lock_release(&n->lock);
     }
@@ -179,10 +180,10 @@ static nccl_type type_of(ashlar_dtype dtype) {
 
 static ashlar_status all_reduce_locked(const ashlar_ranks_call *c, nccl_comm comm,
                                        cu_stream stream) {
-    return settle_locked(c->ranks, comm, "ncclAllReduce",
-                         c->ranks->nccl->nccl->all_reduce(c->data, c->data, c->elements,
-                                                          type_of(c->dtype), NCCL_SUM, comm,
-                                                          stream));
+    return await_locked(c->ranks, comm, "ncclAllReduce",
+                        c->ranks->nccl->nccl->all_reduce(c->data, c->data, c->elements,
+                                                         type_of(c->dtype), NCCL_SUM, comm,
+                                                         stream));
 }
 
 static ashlar_status sum_tree_locked(const ashlar_ranks_call *c, cu_stream stream) {
@@ -204,17 +205,17 @@ static ashlar_status call_locked(const ashlar_ranks_call *c, cu_stream stream) {
     ASHLAR_OWNS(&r->nccl->lock);
     switch (c->kind) {
     case ASHLAR_ENGINE_BROADCAST:
-        return settle_locked(
+        return await_locked(
             r, all, "ncclBroadcast",
             nccl->broadcast(data, data, c->elements, type, (int)c->root, all, stream));
     case ASHLAR_ENGINE_ALL_REDUCE:
         return all_reduce_locked(c, all, stream);
     case ASHLAR_ENGINE_REDUCE_SCATTER:
-        return settle_locked(r, all, "ncclReduceScatter",
-                             nccl->reduce_scatter(data, own, each, type, NCCL_SUM, all, stream));
+        return await_locked(r, all, "ncclReduceScatter",
+                            nccl->reduce_scatter(data, own, each, type, NCCL_SUM, all, stream));
     case ASHLAR_ENGINE_ALL_GATHER:
-        return settle_locked(r, all, "ncclAllGather",
-                             nccl->all_gather(own, data, each, type, all, stream));
+        return await_locked(r, all, "ncclAllGather",
+                            nccl->all_gather(own, data, each, type, all, stream));
     }
     return ASHLAR_EINVAL;
 }
@@ -243,12 +244,12 @@ static ashlar_status call_nccl(const ashlar_ranks_call *c, ashlar_stream stream)
     ASHLAR_TRY(ashlar__device_enter(r->device));
     ashlar__lock_acquire(&n->lock);
     ashlar_status status = ASHLAR_OK;
-    if (n->all != NULL) { /* else the watching thread has just given up: the next check says so */
+    if (n->all != NULL) { /* else the watching thread has aborted all: the next check says so */
         status =
             is_tree ? sum_tree_locked(c, (cu_stream)stream) : call_locked(c, (cu_stream)stream);
     }
     if (status != ASHLAR_OK) {
-        give_up_locked(n);
+        abort_locked(n);
     }
     ashlar__lock_release(&n->lock);
     ashlar__device_leave(r->device);
@@ -289,7 +290,7 @@ static ashlar_status attach_locked(const ashlar_ranks_call *c) {
         const nccl_comm comm = *comm_at(n, i);
         const nccl_result result =
             n->nccl->comm_register(comm, c->data, c->elements, &s->handles[i]);
-        const ashlar_status status = settle_locked(r, comm, "ncclCommRegister", result);
+        const ashlar_status status = await_locked(r, comm, "ncclCommRegister", result);
         if (status != ASHLAR_OK) {
             drop_segment_locked(n, s);
             return status;
@@ -349,7 +350,7 @@ static ashlar_status join_locked(ashlar_ranks *r, const nccl_id *id, size_t own,
                           .is_blocking = 0};
     ASHLAR_OWNS(&r->nccl->lock);
     const nccl_result result = r->nccl->nccl->comm_init(comm, (int)count, *id, (int)own, &config);
-    return settle_locked(r, *comm, "ncclCommInitRankConfig", result);
+    return await_locked(r, *comm, "ncclCommInitRankConfig", result);
 }
 
 /* Make an id on rank `from`, and send it to ranks `to` .. `end` - 1. */
@@ -381,7 +382,8 @@ static ashlar_status join_all_locked(ashlar_ranks *r) {
     return ASHLAR_OK;
 }
 
-/* NCCL takes device memory. */
+/* Relaxed, since NCCL allocates device memory in here, which another thread's capture may forbid.
+ */
 static ashlar_status join(ashlar_ranks *r) {
     ASHLAR_TRY(ashlar__device_enter_relaxed(r->device));
     ashlar__lock_acquire(&r->nccl->lock);
@@ -417,7 +419,7 @@ ashlar_status ashlar__ranks_nccl_open(ashlar_ranks *r) {
     return ASHLAR_OK;
 }
 
-/* Leave all communicators together with the other ranks; has_failed, or a failure: abort them. */
+/* Leave all communicators together with the other ranks. If has_failed, or this fails, abort. */
 static void part_locked(ashlar_ranks *r, bool has_failed) {
     ashlar_ranks_nccl *n = r->nccl;
     ASHLAR_OWNS(&n->lock);
@@ -427,15 +429,15 @@ static void part_locked(ashlar_ranks *r, bool has_failed) {
     for (size_t i = 0; i <= n->round_count && !has_failed; i++) {
         nccl_comm *comm = comm_at(n, i);
         if (*comm != NULL) {
-            has_failed = settle_locked(r, *comm, "ncclCommFinalize",
-                                       n->nccl->comm_finalize(*comm)) != ASHLAR_OK;
+            has_failed = await_locked(r, *comm, "ncclCommFinalize",
+                                      n->nccl->comm_finalize(*comm)) != ASHLAR_OK;
         }
         if (*comm != NULL && !has_failed) {
             (void)n->nccl->comm_destroy(*comm);
             *comm = NULL;
         }
     }
-    give_up_locked(n);
+    abort_locked(n);
 }
 
 void ashlar__ranks_nccl_close(ashlar_ranks *r, bool has_failed) {
@@ -465,7 +467,7 @@ static const char *const names[] = {ASHLAR_NCCL_MAP(SYMBOL)};
 enum { FUNCTION_COUNT = sizeof names / sizeof names[0] };
 _Static_assert(FUNCTION_COUNT * sizeof(void (*)(void)) == sizeof(ashlar_nccl), "only functions");
 
-/* Communicators whose calls return at once, and so can be given up, exist since 2.14. */
+/* Since 2.14 there are communicators whose calls do not block, so that they can be aborted. */
 static ashlar_status check_version(const void *functions) {
     const ashlar_nccl *nccl = functions;
     int version = 0;

@@ -1,5 +1,5 @@
 /* reduce.c - passes buckets to collectives, in order, as soon as their gradients are final; adds
- * up gradients elementwise, on all cores where there are many. */
+ * arrays of gradients element by element, large ones on several threads. */
 #include <string.h>
 
 #include <ashlar/reduce.h>
@@ -13,7 +13,7 @@
 #include "arena/layout/arena_impl.h"
 #include "arena/reduce/ranks_impl.h"
 
-enum { PIECE_ELEMENTS = 1 << 15 }; /* worth waking a thread for */
+enum { PIECE_ELEMENTS = 1 << 15 }; /* elements of a sum that are worth waking a thread for */
 
 static void add_f32(float *to, const float *from, size_t count) {
     for (size_t i = 0; i < count; i++) {
@@ -107,7 +107,7 @@ struct ashlar_reducer {
     ashlar_device *device;
     ashlar_collectives collectives;
     ashlar_reduction reduction;
-    ashlar_stream stream; /* the collectives run on it */
+    ashlar_stream stream; /* on which the collectives run */
     ashlar_event event;   /* recorded anew each time that one stream must wait for another */
     bucket *buckets;      /* [bucket_count of the arena] */
     bool *is_frozen;      /* [tensor_count of the arena], as it was when the newest step began */
@@ -135,7 +135,7 @@ static ashlar_status check_arguments(const ashlar_arena *arena, const ashlar_col
     return ASHLAR_OK;
 }
 
-/* Count the tensors of each bucket that will be reported, by the arena's present options. */
+/* Count the tensors of each bucket that the program will report as final: those not frozen now. */
 static void follow_options(ashlar_reducer *r) {
     memset(r->buckets, 0, r->arena->bucket_count * sizeof *r->buckets);
     for (size_t i = 0; i < r->arena->tensor_count; i++) {
@@ -241,7 +241,7 @@ ashlar_status ashlar_reducer_begin(ashlar_reducer *r) {
     r->next = 0;
     r->failure = ASHLAR_OK;
     r->stream_count = 0;
-    return send_ready(r); /* only skips buckets without tensors; sends nothing */
+    return send_ready(r); /* skips leading buckets whose tensors are all frozen; sends nothing */
 }
 
 static ashlar_status check_final(const ashlar_reducer *r, size_t tensor) {

@@ -25,7 +25,7 @@ static ashlar_status declare_equal(ashlar_arena *arena, bool is_smoke) {
     return add_matrices(arena, 100, 128, 128);
 }
 
-/* The model that ashlar-train trains by default. */
+/* Declare the weights of the model that ashlar-train trains by default. */
 static ashlar_status declare_model(ashlar_arena *arena, bool is_smoke) {
     enum { EMBEDDING = 64, HIDDEN = 256, LAYERS = 2, CLASSES = ASHLAR_BATCHER_SYMBOLS };
     const ashlar_rnn_config config = {

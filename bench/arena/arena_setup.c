@@ -1,5 +1,5 @@
-/* arena_setup.c - sets up a case (a set of tensors), and runs each operation on it, and the copy
- * beside them. */
+/* arena_setup.c - sets up a case (a set of tensors), and runs operations on it; runs plain copies
+ * of as many bytes, to compare with. */
 #include "bench/arena/bench_arena.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "allocator/base/host.h"
 #include "arena/compute/workers.h"
 
-enum { PIECE_BYTES = 1 << 18 /* worth waking a thread for, as the optimizer's pieces are */ };
+enum { PIECE_BYTES = 1 << 18 /* a thread's share of a copy, like a piece of the optimizer's */ };
 
 typedef struct line {
     uint64_t words[ASHLAR_COPY_LINE / sizeof(uint64_t)];
@@ -54,11 +54,12 @@ void ashlar__arena_copy(ashlar_copy_work *work) {
 
 enum { VALUES_SEED = 5 };
 
-/* The copies' ranges must not be a multiple of 4 KiB apart. Otherwise a load would wait for an
- * earlier store whose address has the same low bits, since the processor compares these first. */
+/* Offset of a copy's destination, so that it is not a multiple of 4 KiB from the source. Otherwise
+ * a load would wait for an earlier store whose address has the same low bits, since the processor
+ * compares these first. */
 enum { SKEW_BYTES = 33 * ASHLAR_COPY_LINE };
 
-/* The columns of ASHLAR_ARENA_OPERATION_MAP. */
+/* What ASHLAR_ARENA_OPERATION_MAP (bench_arena.h) says of each operation. */
 #define ROW(name, text, accesses, arrays, shared) \
     [ASHLAR_ARENA_OPERATION_##name] = {text, accesses, arrays, shared},
 static const struct {
@@ -200,7 +201,8 @@ static ashlar_status load_state(ashlar_arena_setup *s) {
 
 enum { SAVED_ARRAYS = 3 /* p, m, v */ };
 
-/* Move all arrays between an open file and memory, each from or to the copies' memory. */
+/* Write all arrays to an open file, or read them. As a stand-in for each array's memory, this uses
+ * the memory of the copies. */
 static bool move_plain(const ashlar_arena_setup *s, int fd, bool is_write) {
     const size_t bytes = ashlar_arena_elements(s->arena) * sizeof(float);
     for (size_t i = 0; i < SAVED_ARRAYS; i++) {
@@ -276,7 +278,7 @@ static ashlar_status run_scattered(ashlar_per_tensor *scattered, ashlar_arena_op
     }
 }
 
-/* On a CUDA device it is the driver's. */
+/* Run the copy that the operation is compared with: on a CUDA device the driver's, else a loop. */
 static ashlar_status run_copy(const ashlar_arena_setup *s, ashlar_arena_operation operation) {
     ashlar_copy_work work = {
         .dst = (char *)s->copy_dst + SKEW_BYTES,
@@ -317,7 +319,7 @@ static ashlar_status make_files(ashlar_arena_setup *s, ashlar_arena_runner runne
 
 ashlar_status ashlar__arena_setup_run(ashlar_arena_setup *s, ashlar_arena_runner runner,
                                       ashlar_arena_operation operation, double *seconds) {
-    if (operation == ASHLAR_ARENA_OPERATION_FLATTEN) { /* untimed, before each */
+    if (operation == ASHLAR_ARENA_OPERATION_FLATTEN) { /* undo the last one, untimed */
         ashlar__per_tensor_scatter(s->scattered);
     }
     if (operation == ASHLAR_ARENA_OPERATION_LOAD_STATE) {

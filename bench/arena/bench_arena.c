@@ -8,7 +8,7 @@
 #include "allocator/base/error.h"
 #include "bench/harness/harness.h"
 
-/* Long rounds are few: as many as fit into the time, but enough for a median. */
+/* As many rounds as fit into while_s; if rounds are long, still enough for a median. */
 enum { ROUNDS_MAX = 41, ROUNDS_MIN = 7 };
 static const double round_s = 2e-3, while_s = 8;
 
@@ -19,8 +19,8 @@ static const ashlar_rows_column columns[] = {ASHLAR_ARENA_COLUMN_MAP(COLUMN)};
 /* Medians of equal work differ by this ratio, so it still counts as "not slower". */
 #define EVEN 0.95
 
-/* Only operations of every training step have targets, and checkpoints; the others happen once in a
- * training. */
+/* Targets are for operations of every training step and for checkpoints; others happen only once in
+ * a training. */
 static const ashlar_rows_target targets[] = {
     {"bytes per second / copy loop's", "arena", ASHLAR_ARENA_OVER_COPY, 0.8, true,
      .names = {"large", "adamw"}},
@@ -127,7 +127,7 @@ static bool workload(size_t i, ashlar_bench_name *out) {
     return is_one;
 }
 
-/* Measure the requested operations of the i-th case. It is set up before the first of them. */
+/* Measure the requested operations of the i-th case, which is set up only if there are any. */
 static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_request *request,
                                   size_t i, ashlar_rows *rows) {
     size_t count;

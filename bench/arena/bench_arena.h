@@ -1,4 +1,5 @@
-/* bench_arena.h - the benchmark `arena`, its cases, and what runs them (internal). */
+/* bench_arena.h - the benchmark `arena`: tensors in an arena, compared with scattered ones
+ * (internal). */
 #ifndef ASHLAR_BENCH_ARENA_H
 #define ASHLAR_BENCH_ARENA_H
 
@@ -15,9 +16,8 @@
 /* An arena's tensors scattered: each in an allocation of its own, and worked on one by one, by the
  * optimizer's kernels. Results equal an arena's to the last bit, but for the norm, whose squares
  * are added tensor by tensor, and what is clipped by it. On a CUDA device only copies and fills
- * work. Threads: one at a time. */
-
-/* The device's block is [scalars][sums][runs][partials], as an optimizer's. */
+ * work. One block of device memory has [scalars][sums][runs][partials], as that of an optimizer.
+ * Threads: one at a time. */
 typedef struct ashlar_per_tensor {
     const ashlar_arena *arena;
     ashlar_allocator *allocator;
@@ -26,7 +26,7 @@ typedef struct ashlar_per_tensor {
     ashlar_optimizer_rule rule;
     size_t count;                      /* tensors */
     ashlar_optimizer_run *runs;        /* [count] the host's copy, one for each tensor */
-    ashlar_optimizer_job *jobs;        /* [count] */
+    ashlar_optimizer_job *jobs;        /* [count] the arguments of each tensor's launch */
     void **pointers;                   /* [count] the program's pointers to parameters */
     ashlar_optimizer_scalars *scalars; /* in device memory, as are the sums */
     ashlar_optimizer_scalars *sums;    /* [count]; only `sum` is used */
@@ -59,8 +59,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_flatten(ashlar_per_tensor *pe
 void ashlar__per_tensor_scatter(ashlar_per_tensor *per_tensor);
 
 /* Every operation. Columns: name, text; the reads and writes for each element, of 4 bytes each,
- * without padding, tables and intermediate copies; the arrays that these go to (a copy beside the
- * operation uses as much memory); whether the workers share it, or one thread runs it.
+ * without padding, tables and intermediate copies; the arrays that these go to (the copy that is
+ * compared uses as much memory); whether the workers share it, or one thread runs it.
  *
  * A copy may well be slower than adamw: the processor reads each line that a copy writes,
  * uncounted, while adamw reads its lines anyway. */
@@ -80,13 +80,13 @@ typedef enum ashlar_arena_operation {
 
 const char *ashlar__arena_operation_name(ashlar_arena_operation operation);
 
-/* A copy from one range of device memory to another, by a loop over lines. It moves as many bytes,
- * reads plus writes, as the operation beside it, in as much memory:
+/* A copy from one range of device memory to another, by a loop over cache lines. It moves as many
+ * bytes, reads plus writes, as the operation that it is compared with, in as much memory:
  *
  *     bytes * 2          what the operation's memory holds
  *     bytes * 2 * times  the bytes moved, counted as for the operation */
 typedef struct ashlar_copy_work {
-    void *dst; /* [bytes], apart from src; both aligned to COPY_LINE */
+    void *dst; /* [bytes], does not overlap src; both aligned to ASHLAR_COPY_LINE */
     const void *src;
     size_t bytes; /* a multiple of ASHLAR_COPY_LINE, 1.. */
     size_t times;
@@ -98,7 +98,7 @@ enum { ASHLAR_COPY_LINE = 64 };
 
 void ashlar__arena_copy(ashlar_copy_work *work);
 
-/* What runs an operation: the subjects of the rows, and the copy beside them. */
+/* What runs an operation: the subjects of the rows; the copy is measured to compare with. */
 typedef enum ashlar_arena_runner {
     ASHLAR_ARENA_RUNNER_ARENA,
     ASHLAR_ARENA_RUNNER_PER_TENSOR,
@@ -111,7 +111,7 @@ typedef struct ashlar_arena_case {
     const char *name;
     const char *what; /* its tensors, in words */
     /* Declare the tensors, the same on every machine, in an arena that is not committed. is_smoke:
-     * fewer in the case "large". Errors: those of ashlar_arena_add(). */
+     * the case "large" declares fewer. Errors: those of ashlar_arena_add(). */
     ashlar_status (*declare)(ashlar_arena *arena, bool is_smoke);
 } ashlar_arena_case;
 
@@ -124,7 +124,7 @@ const ashlar_arena_case *ashlar__arena_cases(size_t *count);
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_case_fill(ashlar_arena *arena, uint64_t seed,
                                                         ashlar_stream stream);
 
-/* Starts as zeros. */
+/* A case that is set up on a device. All zeros before ashlar__arena_setup_init(). */
 typedef struct ashlar_arena_setup {
     ashlar_device *device;
     bool is_cuda;
@@ -133,10 +133,10 @@ typedef struct ashlar_arena_setup {
     ashlar_arena *arena;
     ashlar_optimizer *optimizer;
     ashlar_per_tensor *scattered;
-    ashlar_flatten_item *items; /* [tensors] of the scattered tensors' pointers */
+    ashlar_flatten_item *items; /* [tensors], the arguments of ashlar_arena_flatten() */
     void *copy_src, *copy_dst;
-    char folder[4096];                                 /* for the files; empty: there is none */
-    char state_file[4096 + 16], plain_file[4096 + 16]; /* of save_state and load_state */
+    char folder[4096];                                 /* of the two files; empty: not made */
+    char state_file[4096 + 16], plain_file[4096 + 16]; /* of RUNNER_ARENA, of RUNNER_FILE */
 } ashlar_arena_setup;
 
 /* Set up a case on `device`. Call ashlar__arena_setup_finish() also after a failure. */
@@ -146,9 +146,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *set
                                                          bool is_smoke);
 void ashlar__arena_setup_finish(ashlar_arena_setup *setup);
 
-/* Whether the runner can run the operation. Files are the arena's and plain ones, these on software
- * devices; scattered tensors on a CUDA device are only filled and copied, since ashlar has no
- * kernels for them. */
+/* Whether the runner can run the operation. RUNNER_FILE saves and loads plain files, on software
+ * devices only. Scattered tensors have no files; on a CUDA device they can only be filled and
+ * copied, since ashlar has no kernels for them. */
 bool ashlar__arena_setup_has(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
                              ashlar_arena_operation operation);
 
@@ -162,9 +162,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_run(ashlar_arena_setup *setu
                                                         ashlar_arena_operation operation,
                                                         double *seconds);
 
-/* The columns of its rows, as in ashlar_rows_column. NS is the time of one operation; bytes are
- * those read plus those written, counted as above. COPY is a copy by a plain loop in the
- * same rounds. OVER_COPY is a ratio of BYTES_PER_S, OVER_ARENA of NS. */
+/* The columns of the rows of `arena`, as in ashlar_rows_column. NS is the time of one operation;
+ * bytes are those read plus those written, counted as above. COPY is the copy in the same rounds.
+ * OVER_COPY is a ratio of BYTES_PER_S, OVER_ARENA of NS. */
 #define ASHLAR_ARENA_COLUMN_MAP(X)                                 \
     X(CASE, "case", "case", TEXT, 13, 0, 0)                        \
     X(OPERATION, "operation", "operation", TEXT, 10, 0, 0)         \

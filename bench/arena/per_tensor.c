@@ -1,4 +1,4 @@
-/* per_tensor.c - takes an allocation for each of a set of tensors, and works on them one by one. */
+/* per_tensor.c - takes an allocation for each tensor of a set, and works on them one by one. */
 #include "bench/arena/bench_arena.h"
 
 #include "allocator/base/host.h"
@@ -160,7 +160,7 @@ static void add_up(void *args) {
     double sum = 0;
     for (size_t i = 0; i < a->count; i++) {
         sum += a->sums[i].sum;
-        a->sums[i].sum_count = 0; /* so that, as after a decision, the next norm begins at 0 */
+        a->sums[i].sum_count = 0; /* so that the next norm's sums begin at 0 */
     }
     a->total->sum = sum;
 }

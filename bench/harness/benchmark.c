@@ -16,7 +16,7 @@
 #include "allocator/device/device_impl.h"
 #include "rnn/product/blas.h"
 
-/* `text` is NAME, which stands for all its variants, or NAME/VARIANT. */
+/* Whether `text` names a workload, as NAME, which stands for all its variants, or NAME/VARIANT. */
 static bool is_named(const char *text, ashlar_bench_name n) {
     const size_t bytes = strlen(n.name);
     if (strncmp(text, n.name, bytes) != 0) {
@@ -109,21 +109,21 @@ static ashlar_status benchmark_write(const ashlar_benchmark *b, const char *path
     return ashlar__json_writer_end(&w, path);
 }
 
-/* Before the figures and behind them: wherever they are read from. */
+/* Printed before the figures and after them, so that no reader misses it. */
 static void say_smoke(FILE *out, bool is_smoke) {
     if (is_smoke) {
         fputs("A smoke run: a few short rounds, to see it run. Its figures mean nothing.\n", out);
     }
 }
 
-/* What a run that is ended early leaves. */
+/* What keep_rows() writes whenever rows are complete, for a run that is ended early. */
 typedef struct kept {
     const ashlar_benchmark *benchmark;
     const char *json;
     const ashlar_rows *rows, *more;
 } kept;
 
-/* A failure is that of the whole document, too, which is written last. */
+/* Write the rows so far. A failure is ignored: the final write would fail, too, and reports it. */
 static void keep_rows(void *context) {
     const kept *k = context;
     ASHLAR_IGNORE(benchmark_write(k->benchmark, k->json, k->rows, k->more));

@@ -49,7 +49,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__thread_team_run(ashlar_thread_team *team
                                                         double *wall_ns);
 
 /*
- * Rounds in which all subjects take turns, and the median, which every benchmark reports.
+ * Rounds in which all subjects (what is measured, such as allocators) take turns, and medians.
  */
 
 enum { ASHLAR_ROUNDS_MAX = 101, ASHLAR_ROUNDS_FIGURES = 5, ASHLAR_ROUNDS_SUBJECTS = 32 };
@@ -57,11 +57,11 @@ enum { ASHLAR_ROUNDS_MAX = 101, ASHLAR_ROUNDS_FIGURES = 5, ASHLAR_ROUNDS_SUBJECT
 typedef struct ashlar_rounds {
     size_t most, least; /* limits of the number of rounds, 1 .. ASHLAR_ROUNDS_MAX */
     double while_s;     /* seconds to go on for, within these limits */
-    double round_s;     /* about how long one subject's turn takes, in seconds, by repeating */
+    double round_s;     /* seconds of a subject's turn, which repeats a shorter operation */
     bool is_smoke;      /* one round, cold and without repeats */
     size_t slow_rounds; /* how many rounds a very slow subject takes part in; 0: all */
-    /* Run a subject's operation `repeats` times. figures: what is to be kept of the turn; the first
-     * is seconds per operation. */
+    /* Run a subject's operation `repeats` times. figures: the measured figures to keep; the first
+     * one is seconds per operation. */
     ashlar_status (*run)(void *context, size_t subject, size_t repeats,
                          double figures[static ASHLAR_ROUNDS_FIGURES]);
     void *context; /* the first argument of `run` */
@@ -69,9 +69,9 @@ typedef struct ashlar_rounds {
 
 /* The results of one subject's turns. */
 typedef struct ashlar_turns {
-    size_t repeats;                                           /* of its operation in each turn */
-    size_t rounds;                                            /* that it took part in */
-    double figures[ASHLAR_ROUNDS_FIGURES][ASHLAR_ROUNDS_MAX]; /* by round */
+    size_t repeats;                                           /* operations in each turn */
+    size_t rounds;                                            /* rounds that it took part in */
+    double figures[ASHLAR_ROUNDS_FIGURES][ASHLAR_ROUNDS_MAX]; /* each figure of each round */
 } ashlar_turns;
 
 /*
@@ -101,8 +101,8 @@ double ashlar__turns_median(ashlar_turns *turns, size_t figure);
 void ashlar__turns_spread(ashlar_turns *turns, size_t figure, double *low, double *high);
 
 /*
- * Rows of results whose columns a form describes: prints them as a table, writes them as
- * JSON, and compares them with targets.
+ * Rows of results. A form describes their columns. Rows are printed as a table, written as JSON,
+ * and compared with targets.
  */
 
 enum { ASHLAR_ROWS_COLUMNS_MAX = 24 };
@@ -112,15 +112,15 @@ typedef enum ashlar_rows_kind {
     ASHLAR_ROWS_TEXT,
     ASHLAR_ROWS_NUMBER,
     ASHLAR_ROWS_OPTIONAL, /* a number that the JSON leaves out if it is not known */
-    ASHLAR_ROWS_BOOL,     /* left out likewise; in the JSON, 0 is false, any other number true */
+    ASHLAR_ROWS_BOOL,     /* optional, too; in the JSON, 0 is false and any other number true */
 } ashlar_rows_kind;
 
 typedef struct ashlar_rows_column {
-    const char *key;     /* of the member in the JSON; NULL: no member */
-    const char *heading; /* in the table; NULL: no column */
+    const char *key;     /* the member's name in the JSON; NULL: it has none */
+    const char *heading; /* the heading in the table; NULL: it has no such column */
     ashlar_rows_kind kind;
-    int width, digits; /* in the table; digits after the point */
-    double scale;      /* the table's number / the JSON's; 0: the same number */
+    int width, digits; /* of numbers in the table: characters; digits after the point */
+    double scale;      /* the table's number / the JSON's; 0: they are the same */
 } ashlar_rows_column;
 
 /* A bound on a subject's figure, or on its ratio to the same figure of another subject. */
@@ -129,9 +129,9 @@ typedef struct ashlar_rows_target {
     const char *subject; /* NULL: any */
     size_t column;
     double limit;
-    bool is_at_least;     /* else at most */
-    const char *base;     /* NULL: the figure itself counts */
-    size_t threads;       /* of the row; 0: any */
+    bool is_at_least;     /* true: `limit` is the least; false: the most */
+    const char *base;     /* the other subject; NULL: compare the figure itself */
+    size_t threads;       /* the row's number of threads; 0: any */
     const char *names[2]; /* the row's first two texts must be these; NULL: any */
     const char *except;   /* neither of the two may be this; NULL: no exception */
 } ashlar_rows_target;
@@ -157,7 +157,7 @@ typedef struct ashlar_row {
     ashlar_rows_cell cells[ASHLAR_ROWS_COLUMNS_MAX]; /* by column */
 } ashlar_row;
 
-/* Zeros with a form mean no rows. The caller ends the struct with ashlar__rows_finish(). */
+/* Zeros, but for `form`, mean no rows. The caller ends the struct with ashlar__rows_finish(). */
 typedef struct ashlar_rows {
     const ashlar_rows_form *form;
     ashlar_row *items;
@@ -170,8 +170,8 @@ typedef struct ashlar_rows {
 ASHLAR_MUST_CHECK ashlar_status ashlar__rows_add(ashlar_rows *rows, const ashlar_row *row);
 void ashlar__rows_finish(ashlar_rows *rows);
 
-/* The row of another subject with the same label, on `threads` threads (0: on the same number).
- * NULL: there is none. */
+/* The row of subject `subject` that has the label of `like`, but on `threads` threads (0: the same
+ * number). NULL: there is none. */
 const ashlar_row *ashlar__rows_find(const ashlar_rows *rows, const ashlar_row *like,
                                     const char *subject, size_t threads);
 
@@ -184,7 +184,7 @@ void ashlar__rows_print_head(FILE *out, const ashlar_rows *rows);
 void ashlar__rows_print(FILE *out, const ashlar_rows *rows, size_t first);
 void ashlar__rows_print_targets(FILE *out, const ashlar_rows *rows);
 
-/* Put one row's members into the object that is open, or all rows as an array of objects. */
+/* Put one row's members into the writer's open object, or all rows as an array of objects. */
 void ashlar__rows_put_members(ashlar_json_writer *w, const ashlar_rows_form *form,
                               const ashlar_row *row);
 void ashlar__rows_put(ashlar_json_writer *w, const ashlar_rows *rows);
@@ -200,7 +200,7 @@ void ashlar__rows_put(ashlar_json_writer *w, const ashlar_rows *rows);
 typedef struct ashlar_bench_request {
     bool is_smoke;                /* a few short rounds, only to see that the benchmark runs */
     size_t threads;               /* 0: the benchmark's own choice */
-    size_t pairs;                 /* only run this many pairs, without measuring; 0: measure */
+    size_t pairs;                 /* pairs of malloc and free to run untimed; 0: measure */
     ashlar_option_list workloads; /* each NAME, or NAME/VARIANT; none: all */
     ashlar_option_list subjects;  /* none: the usual ones */
     ashlar_option_list peers;     /* shared objects that are further subjects */
@@ -214,8 +214,8 @@ typedef struct ashlar_bench_name {
 } ashlar_bench_name;
 
 typedef struct ashlar_benchmark {
-    const char *name;  /* its word on the command line of ashlar-bench */
-    const char *takes; /* the options, as "--smoke, --json"; NULL: all */
+    const char *name;  /* the word for it on the command line of ashlar-bench */
+    const char *takes; /* the options that it accepts, as "--smoke, --json"; NULL: all */
     const ashlar_rows_form *form;
     const ashlar_rows_form *more; /* form of a second array in the JSON; NULL: none */
     const char *more_key;
@@ -247,7 +247,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__benchmark_check(const ashlar_benchmark *
 ASHLAR_MUST_CHECK ashlar_status ashlar__benchmark_run(const ashlar_benchmark *benchmark,
                                                       const ashlar_bench_request *request);
 
-/* The machine and versions of a measurement, as a JSON file beside the raw results. */
+/* machine.json, beside the raw results: the machine and the versions that were measured. */
 
 enum { ASHLAR_MACHINE_TEXT_BYTES = 256 };
 

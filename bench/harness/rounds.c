@@ -17,15 +17,15 @@
 typedef struct member {
     ashlar_thread_team *team;
     pthread_t thread;
-    ashlar_status status; /* of the newest work; read it only behind the barrier */
+    ashlar_status status; /* of the last work; read it only after the barrier at its end */
     char detail[ASHLAR_DETAIL_BYTES];
     double start_ns, end_ns;
 } member;
 
 struct ashlar_thread_team {
-    pthread_mutex_t gate;      /* held until all threads are there */
-    pthread_barrier_t barrier; /* of all threads and the caller, at both ends of a work */
-    bool is_broken;            /* not all threads are there: none has work */
+    pthread_mutex_t gate;      /* held until all threads are created */
+    pthread_barrier_t barrier; /* all threads and the caller wait before and after each work */
+    bool is_broken;            /* a thread could not be created: the others must end */
     bool is_over;              /* the threads must end */
     ashlar_thread_team_work work;
     void *arg;
@@ -76,7 +76,7 @@ static void *live(void *arg) {
     return NULL;
 }
 
-/* Join the first `count` threads, which are to end, and free the team. */
+/* Join the first `count` threads, which were told to end, and free the team. */
 static void join(ashlar_thread_team *team, size_t count) {
     for (size_t i = 0; i < count; i++) {
         pthread_join(team->members[i].thread, NULL);
@@ -187,7 +187,8 @@ static size_t count_repeats(const ashlar_rounds *r, double seconds) {
     return r->is_smoke || seconds >= r->round_s ? 1 : (size_t)(r->round_s / (seconds + 1e-9));
 }
 
-/* First operations are slow: so take the length from the second, and then from a whole turn. */
+/* Find how many repeats fill a subject's turn. A first operation is slow, so the second one's time
+ * counts, and then that of a whole turn. */
 static ashlar_status warm_up(const ashlar_rounds *r, size_t subject, ashlar_turns *turns) {
     double figures[ASHLAR_ROUNDS_FIGURES] = {0};
     for (int i = 0; i < 2 && !r->is_smoke; i++) {
@@ -198,7 +199,7 @@ static ashlar_status warm_up(const ashlar_rounds *r, size_t subject, ashlar_turn
         ASHLAR_TRY(r->run(r->context, subject, count_repeats(r, figures[0]), figures));
     }
     turns->repeats = count_repeats(r, figures[0]);
-    turns->rounds = is_slow ? r->slow_rounds : SIZE_MAX; /* corrected once the rounds are known */
+    turns->rounds = is_slow ? r->slow_rounds : SIZE_MAX; /* no limit; their number is set later */
     return ASHLAR_OK;
 }
 
@@ -227,7 +228,7 @@ ashlar_status ashlar__rounds_run(const ashlar_rounds *r, size_t count, ashlar_tu
     const double start = ashlar__clock_s();
     const size_t most = r->is_smoke ? 1 : r->most;
     size_t round = 0, order[ASHLAR_ROUNDS_SUBJECTS];
-    uint64_t random = 0; /* the same orders in each run */
+    uint64_t random = 0; /* a fixed seed: every run of the program has the same orders */
     ASHLAR_ASSERT(most <= ASHLAR_ROUNDS_MAX && count <= ASHLAR_ROUNDS_SUBJECTS);
     for (size_t i = 0; i < count; i++) {
         order[i] = i;

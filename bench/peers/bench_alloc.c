@@ -15,7 +15,7 @@ static const ashlar_rows_column columns[] = {ASHLAR_ALLOC_COLUMN_MAP(COLUMN)};
 
 #define ON(of_threads, of_workload) .threads = (of_threads), .names = {of_workload}
 #define C(column) ASHLAR_ALLOC_##column
-#define FRAGMENTED "4096-fragmented" /* has no target */
+#define FRAGMENTED "4096-fragmented" /* the targets except this variant */
 
 static const ashlar_rows_target targets[] = {
     {"pair cost / floor", "ashlar", C(OVER_FLOOR), 2, ON(1, "one_size"), .except = FRAGMENTED},
@@ -45,7 +45,7 @@ static const ashlar_rows_target targets[] = {
 const ashlar_rows_form ashlar__alloc_form = {columns, ASHLAR_ALLOC_COLUMNS, ASHLAR_ALLOC_SUBJECT,
                                              targets, sizeof targets / sizeof targets[0]};
 
-/* The row of the same subject with pairs of 4 KiB on one thread. */
+/* The same subject's row for pairs of 4 KiB on one thread. */
 static const ashlar_row *find_4_kib(const ashlar_rows *rows, const ashlar_row *row) {
     const ashlar_row like = {{
         [ASHLAR_ALLOC_WORKLOAD].text = "one_size",
@@ -85,7 +85,7 @@ static const double round_ns = 1e6;
 /* One run of one of the two benchmarks. */
 typedef struct alloc_bench {
     const ashlar_bench_request *request;
-    bool is_of_plans; /* `plan`, which runs the lists with steps */
+    bool is_of_plans; /* true: the benchmark `plan`, whose lists have steps; false: `alloc` */
     ashlar_device *device;
     ashlar_rows *rows;
 } alloc_bench;
@@ -167,7 +167,7 @@ static void print_steps(FILE *out, const ashlar_workload *w, const ashlar_rows *
     fflush(out);
 }
 
-/* Print figures that only lists of this kind have. */
+/* Print the figures that only workloads of this kind have. */
 static void print_more(FILE *out, ashlar_workload_kind kind, const ashlar_rows *rows,
                        size_t first) {
     for (size_t i = first; i < rows->count; i++) {
@@ -262,7 +262,7 @@ static ashlar_status measure_specs(const alloc_bench *b) {
     return ASHLAR_OK;
 }
 
-/* ---- pairs alone, for tools that count ---- */
+/* ---- pairs alone, for tools that count instructions ---- */
 
 /* The first list that the request names; if it names none, pairs of 4 KiB. */
 static const ashlar_workload_spec *spec_to_repeat(const alloc_bench *b) {
@@ -305,7 +305,7 @@ static ashlar_status run_alloc(const ashlar_bench_request *request, ashlar_devic
     return run(&(alloc_bench){.request = request, .device = device, .rows = rows});
 }
 
-/* Problems from a seed are packed if everything is measured. */
+/* Run `plan`. Unless single workloads are requested, also pack problems that seeds describe. */
 static ashlar_status run_plan(const ashlar_bench_request *r, ashlar_device *device,
                               ashlar_rows *rows, ashlar_rows *packings) {
     const alloc_bench b = {.request = r, .is_of_plans = true, .device = device, .rows = rows};

@@ -1,7 +1,6 @@
-/* cudart.c - the functions of CUDA's runtime that CUB's allocator calls, on an ashlar_device, which
- * may be a software device, so that the benchmark measures CUB where it measures the others. They
- * are linked statically into the benchmark and never installed; cuda_runtime_api.h declares them.
- */
+/* cudart.c - the functions of CUDA's runtime that CUB's allocator calls, for any ashlar_device. So
+ * the benchmark can measure CUB on the software device, as the other allocators. They are linked
+ * into the benchmark and never installed; cuda_runtime_api.h declares them. */
 #include "bench/peers/peer.h"
 
 #include <cuda_runtime_api.h>
@@ -17,7 +16,8 @@
 struct CUevent_st {
     unsigned int flags;
     cu_event recorded; /* the driver's event, created at the first record that follows work */
-    /* The newest record used `recorded`. Atomic: CUB may query while another thread records. */
+    /* The last record used `recorded`, so a query must ask the driver. Atomic: CUB may query while
+     * another thread records. */
     _Atomic bool is_pending;
 };
 

@@ -14,9 +14,9 @@ enum { ROUNDS_OF_SLOW = 5 }; /* see slow_rounds in harness.h */
 /* A subject, and its figures other than time. */
 typedef struct subject {
     ashlar_turn_subject base;
-    bool has_run;          /* the prologue, and the body once */
+    bool has_run;          /* the prologue has run, and the body once */
     uint64_t driver_calls; /* of that run of the body */
-    double host_bytes;     /* of ASHLAR_WORKLOAD_LIVE: the process's growth by the prologue */
+    double host_bytes;     /* ASHLAR_WORKLOAD_LIVE: by how much the prologue grew the process */
 } subject;
 
 typedef struct bench {
@@ -76,7 +76,7 @@ static ashlar_status create_subject(const bench *b, ashlar_turn_subject *s,
     return create_instance(b, s);
 }
 
-/* Instead of the epilogue, every block that the prologue or a failed run still holds goes back. */
+/* End a subject. Instead of running the epilogue, give back every block that it still holds. */
 static void destroy_subject(const bench *b, subject *s) {
     if (s->base.is_created && b->team != NULL) {
         ashlar_turn turn = turn_of(b, s);
@@ -128,7 +128,7 @@ static uint64_t driver_calls(const ashlar_device *device) {
 
 static ashlar_status begin(const bench *b, subject *s) {
     const bool counts_host = b->workload->kind == ASHLAR_WORKLOAD_LIVE;
-    if (counts_host) { /* make the variables, which are not the peer's, before counting */
+    if (counts_host) { /* touch the variables first: their pages are not the peer's memory */
         memset(s->base.variables, 0, b->workload->variable_count * sizeof s->base.variables[0]);
         s->host_bytes = -ashlar__machine_host_bytes();
     }
@@ -137,7 +137,8 @@ static ashlar_status begin(const bench *b, subject *s) {
     return ASHLAR_OK;
 }
 
-/* A subject's turn; its first run begins with the prologue, and its driver calls are counted. */
+/* A subject's turn. Before its first run the prologue is run; driver calls of that run are counted.
+ */
 static ashlar_status take_turn(void *context, size_t index, size_t repeats,
                                double figures[static ASHLAR_ROUNDS_FIGURES]) {
     const bench *b = context;
@@ -180,7 +181,7 @@ static void fill(const bench *b, const subject *s, ashlar_turns *turns, ashlar_m
         .reserved_over_live = reserved_over_live(b, s),
     };
     ashlar__turns_spread(turns, 0, &out->ns_pair_low, &out->ns_pair_high);
-    out->ns_pair_low = out->ns_pair_low * 1e9 / pairs; /* rounded as ns_pair */
+    out->ns_pair_low = out->ns_pair_low * 1e9 / pairs; /* the same operations as for ns_pair */
     out->ns_pair_high = out->ns_pair_high * 1e9 / pairs;
     out->ns_p50 = out->ns_p99 = out->ns_p999 = out->ns_max = NAN;
     out->host_bytes = s->host_bytes / (double)b->workload->live_max;

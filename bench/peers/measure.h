@@ -52,7 +52,7 @@ typedef struct ashlar_workload {
     const char *name;    /* "one_size", "mix", "random", "rnn_warm", "streams_64", ... */
     const char *variant; /* "4096", "reverse", ...; "" if the workload has only one variant */
     ashlar_workload_kind kind;
-    size_t streams; /* that each thread has, 1 .. 2^ASHLAR_OP_STREAM_BITS */
+    size_t streams; /* the streams of each thread, 1 .. 2^ASHLAR_OP_STREAM_BITS */
     ashlar_op *ops;
     size_t count, capacity;
     size_t body_begin, body_end;
@@ -65,8 +65,8 @@ typedef struct ashlar_workload {
     /* The fields below are used only while the list is recorded. */
     struct {
         uint32_t taken;  /* size of the variable's block; 0: free */
-        uint32_t stream; /* of the variable's block */
-        uint32_t free;   /* of the first free_count entries: a stack of free variables */
+        uint32_t stream; /* the stream of the variable's block */
+        uint32_t free;   /* in the first free_count entries: the stack of free variables */
     } * variables;       /* [variable_count] */
     size_t variable_capacity;
     size_t free_count;
@@ -79,16 +79,15 @@ typedef struct ashlar_workload_spec {
     const char *name;
     const char *variant;
     ashlar_workload_kind kind;
-    size_t threads_least, threads_most; /* it runs once on each of these numbers of threads */
-    size_t streams;                     /* 0: one */
+    size_t threads_least, threads_most; /* the list is run on each of these numbers of threads */
+    size_t streams;                     /* the streams of each thread; 0: one */
     void (*record)(ashlar_workload *w, uint32_t amount);
-    uint32_t amount;       /* the argument of `record`: a size, or another property of the
-                            * variant */
-    uint32_t amount_smoke; /* the same for a smoke run; 0: no other amount */
+    uint32_t amount;       /* the argument of `record`: a size, or what else the variant is */
+    uint32_t amount_smoke; /* the same for a smoke run; 0: `amount` */
 } ashlar_workload_spec;
 
-/* The i-th list, in the order of the report, that compares allocators or, with is_of_plans, a plan
- * with the ordinary path; NULL: there are fewer. Lists for plans have steps. */
+/* The i-th list of `alloc` or, with is_of_plans, of `plan`, in the order of the report; NULL: there
+ * are fewer. Lists of `plan` have steps. */
 const ashlar_workload_spec *ashlar__workload_spec(bool is_of_plans, size_t i);
 
 /*
@@ -104,8 +103,6 @@ void ashlar__workload_finish(ashlar_workload *w);
 
 /* How many steps begin in the body. */
 size_t ashlar__workload_body_steps(const ashlar_workload *w);
-
-/* --- for a spec's `record`; ashlar__workload_init() reports failures of these ---------------- */
 
 /* rnn_warm and rnn_cold: the training steps in the body, and the length of the longest sequence. */
 enum { ASHLAR_WORKLOAD_RNN_STEPS = 1000, ASHLAR_WORKLOAD_RNN_LENGTH_MAX = 256 };
@@ -135,8 +132,8 @@ typedef struct ashlar_turn {
     const ashlar_turn_subject *subject;
     const ashlar_stream *streams; /* [threads, workload->streams] */
     size_t begin, end, repeats;
-    double figures[ASHLAR_ROUNDS_FIGURES]; /* zeros before the turn; after it, what the workload's
-                                              kind measures; [0]: the ns that were timed */
+    double figures[ASHLAR_ROUNDS_FIGURES]; /* zeros before the turn; LATENCY sets [0], the ns that
+                                              were timed, and [ASHLAR_TURN_P50] .. */
 } ashlar_turn;
 
 /* Variables per thread, padded by two cache lines so that no two threads write into one line. */
@@ -145,18 +142,19 @@ static inline size_t ashlar__turn_stride(const ashlar_workload *w) {
 }
 
 /*
- * Run the turn on the threads of the team, by the list's kind: the operations as they are; each
- * timed by itself (LATENCY); or one thread takes the blocks and another gives them back (HANDOFF).
+ * Run the turn on the threads of the team, by the list's kind: all operations in one timed loop;
+ * each timed by itself (LATENCY); or one thread takes the blocks and another gives them back
+ * (HANDOFF).
  *
  * wall_ns   time of the turn; for latencies only of its timed parts
  *
- * Errors: those of the peer; ASHLAR_ENOMEM if it had no block to give; ASHLAR_EHOSTMEM. Blocks that
- *         are left are in the variables; a hand-over leaves none.
+ * Errors: those of the peer; ASHLAR_ENOMEM if it had no block to give; ASHLAR_EHOSTMEM. Blocks not
+ *         yet given back are in the variables; HANDOFF leaves none.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__turn_run(ashlar_thread_team *team, ashlar_turn *turn,
                                                  double *wall_ns);
 
-/* The same with the operations as they are, whatever the list's kind. */
+/* The same in one timed loop, whatever the list's kind. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__turn_list(ashlar_thread_team *team, ashlar_turn *turn,
                                                   double *wall_ns);
 
@@ -168,11 +166,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__turn_give_rest(ashlar_thread_team *team,
 
 typedef struct ashlar_measure_config {
     ashlar_device *device;
-    size_t threads; /* 1 .. ASHLAR_PEER_THREADS_MAX; each runs the whole list on streams of its own.
-                     * 2 for ASHLAR_WORKLOAD_HANDOFF, 1 for other kinds */
+    size_t threads; /* LIST: 1 .. ASHLAR_PEER_THREADS_MAX, each runs the whole list on its own
+                     * streams; HANDOFF: 2; other kinds: 1 */
     size_t rounds;  /* 1 .. ASHLAR_ROUNDS_MAX; a very slow subject takes part in fewer */
-    double round_ns; /* about how long one subject's turn takes, by repeating the body; 0: a smoke
-                      * run, in which each takes one turn, the body's first run */
+    double round_ns; /* about how long one subject's turn takes, which repeats the body; 0: a smoke
+                      * run, in which each subject runs the body once */
 } ashlar_measure_config;
 
 typedef struct ashlar_measurement {
@@ -184,7 +182,7 @@ typedef struct ashlar_measurement {
     /* ASHLAR_WORKLOAD_LATENCY: times of the body's pairs, medians over the rounds, too; NaN: the
      * list is of another kind. */
     double ns_p50, ns_p99, ns_p999, ns_max;
-    double host_bytes; /* ASHLAR_WORKLOAD_LIVE: for each live block; NaN: another kind */
+    double host_bytes; /* ASHLAR_WORKLOAD_LIVE: host memory per live block; NaN: another kind */
 } ashlar_measurement;
 
 /* Whether the peer can run a list of this kind. */
@@ -210,8 +208,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__measure_repeat(ashlar_device *device,
                                                        const ashlar_peer *peer, size_t times);
 
 /*
- * The benchmarks `alloc` and `plan`: the cost of one malloc + free pair on the host, beside other
- * allocators, or from a step's plan.
+ * The benchmarks `alloc` and `plan`: the host's time for one pair of malloc and free, compared with
+ * other allocators, or when a step's plan serves it.
  */
 
 /* The columns of both benchmarks, as in ashlar_rows_column: ashlar-bench(1) says what each means.

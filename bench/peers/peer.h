@@ -1,4 +1,4 @@
-/* peer.h - the allocators that are compared (internal). */
+/* peer.h - peers: the allocators that are compared, ashlar among them (internal). */
 #ifndef ASHLAR_PEER_H
 #define ASHLAR_PEER_H
 
@@ -12,7 +12,7 @@
 /* Peaks since the instance was created; a figure that the peer does not know is 0. */
 typedef struct ashlar_peer_usage {
     uint64_t reserved_peak_bytes; /* taken from the driver */
-    uint64_t live_peak_bytes;     /* taken by callers and not yet given back */
+    uint64_t live_peak_bytes;     /* allocated by callers and not yet freed */
 } ashlar_peer_usage;
 
 /* Threads of one instance are numbered from 0. */
@@ -31,7 +31,7 @@ typedef struct ashlar_peer {
     const char *name;
     const char *version;                                         /* NULL: not known */
     ashlar_status (*create)(ashlar_device *device, void **self); /* in: *self == origin */
-    void (*destroy)(void *self); /* call it after every block has been given back */
+    void (*destroy)(void *self); /* only after every block has been given back */
     ashlar_status (*enter)(void *self, size_t thread);
     void (*leave)(void *self);
     void *(*take)(void *self, size_t bytes, ashlar_stream stream); /* NULL: no block */
@@ -44,7 +44,7 @@ typedef struct ashlar_peer {
     bool hides_calls; /* it calls the driver directly, so its driver calls cannot be counted */
     /* A thread reuses only blocks that it gave back itself, so blocks cannot be handed over. */
     bool is_per_thread;
-    /* Each block is a driver allocation, or is written to, so there cannot be a million. */
+    /* Each block costs a driver allocation or is written to, so a list of a million is too long. */
     bool has_few_blocks;
 } ashlar_peer;
 

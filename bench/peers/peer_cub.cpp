@@ -43,7 +43,7 @@ void give(void *self, void *ptr) {
     (void)static_cast<allocator *>(self)->DeviceFree(ptr); // take() returned this block
 }
 
-// CUB gives nothing back to the driver while memory lasts, so what it holds now is the peak.
+// CUB gives nothing back to the driver while memory lasts: what it has cached now is the peak.
 void usage(void *self, ashlar_peer_usage *out) {
     *out = {};
     for (const auto &device : static_cast<allocator *>(self)->cached_bytes) {

@@ -29,8 +29,8 @@
 #define RANGE_MIN_BYTES ((size_t)1 << 30)
 
 enum {
-    LARGE_BITS = 12, /* above SMALL_BYTES, a hash of the size chooses one of 2^12 lists, which may
-                      * mix sizes and is searched */
+    LARGE_BITS = 12, /* blocks above SMALL_BYTES are in 2^12 lists, by a hash of the size; a list
+                      * may have several sizes, so it is searched */
     LIST_COUNT = ASHLAR_SC_COUNT + (1 << LARGE_BITS),
     SLAB_BLOCKS = 256,
 };
@@ -50,7 +50,7 @@ typedef struct floor_slab {
 typedef struct floor_cache {
     floor_block *lists[LIST_COUNT];
     struct floor_state *owner;
-    unsigned char *chunk, *chunk_end; /* the uncut rest of the chunk for small blocks */
+    unsigned char *chunk, *chunk_end; /* what is left of the chunk that small blocks are cut from */
     floor_slab *slabs;
     size_t slab_left; /* unused entries of the first slab */
 } floor_cache;
@@ -64,7 +64,7 @@ typedef struct floor_chunk {
 typedef struct floor_state {
     unsigned char *base;
     size_t range_bytes;
-    _Atomic size_t used_bytes;                       /* of the range; whole chunks */
+    _Atomic size_t used_bytes;                       /* bytes of the range in use: whole chunks */
     floor_chunk *chunks;                             /* [range_bytes / CHUNK_BYTES]: the page map */
     unsigned char class_of[SMALL_BYTES / GRAIN + 1]; /* size class, by the size in grains */
     floor_cache *caches[ASHLAR_PEER_THREADS_MAX];
@@ -125,7 +125,7 @@ static void *miss_large(floor_cache *cache, size_t grains) {
     return ptr;
 }
 
-/* Take a new chunk for small blocks, when the present one has too little left. */
+/* Take a new chunk of addresses for small blocks, when the present one has too few left. */
 static bool refill(floor_cache *cache) {
     const int access = PROT_READ | PROT_WRITE;
     unsigned char *ptr = new_chunks(cache->owner, CHUNK_BYTES);

@@ -129,7 +129,7 @@ static void give_none(void *self, void *ptr) {
 
 const ashlar_peer ashlar__peer_none = {.name = "none", .take = take_none, .give = give_none};
 
-/* --- all of them ----------------------------------------------------------------------------- */
+/* --- the list of peers ----------------------------------------------------------------------- */
 
 size_t ashlar__peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
     static const ashlar_peer *const first[] = {
@@ -208,7 +208,7 @@ static void give_sized_loaded(void *self, void *ptr, size_t bytes, ashlar_stream
     s->free(ptr, bytes, s->device->info.ordinal, stream);
 }
 
-/* "FILE" or "FILE:ALLOC,FREE", taken apart. */
+/* The parts of the text "FILE" or "FILE:ALLOC,FREE". */
 typedef struct spec {
     char path[PATH_MAX];
     char alloc[NAME_BYTES], free[NAME_BYTES];
@@ -260,7 +260,7 @@ static ashlar_status take_name(const char *path, char name[static NAME_BYTES]) {
                               path, name);
 }
 
-/* Open it by its real path: without a slash in the name, dlopen() would not look in this folder. */
+/* Open an object by its real path: dlopen() does not look for a name without "/" in this folder. */
 static void *open_object(const char *path) {
     char *real = realpath(path, NULL);
     void *object = dlopen(real != NULL ? real : path, RTLD_NOW | RTLD_LOCAL);
@@ -268,7 +268,7 @@ static void *open_object(const char *path) {
     return object;
 }
 
-/* A function that the object itself defines: dlsym() would also find the C library's free(). */
+/* Find a function that the object itself defines: dlsym() also finds the C library's free(). */
 static void *find_function(void *object, const char *name) {
     struct link_map *map = NULL;
     Dl_info from;

@@ -1,5 +1,5 @@
-/* turn.c - runs a list's operations on the threads of a turn: in the loop that is timed, timed one
- * by one, or handed from a thread to another. */
+/* turn.c - runs a list's operations on the threads of a turn: in one timed loop, each timed by
+ * itself, or with blocks handed from one thread to another. */
 #include "bench/peers/measure.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ static ASHLAR_ALWAYS_INLINE void give_one(const ashlar_turn_subject *s, void *pt
     }
 }
 
-/* ---- operations as they are ---- */
+/* ---- in one timed loop ---- */
 
 /*
  * The loop that is timed. False: the peer had no block for operation *at. is_sized: the peer has
@@ -155,12 +155,12 @@ ashlar_status ashlar__turn_list(ashlar_thread_team *team, ashlar_turn *turn, dou
     return ashlar__thread_team_run(team, run_thread, turn, wall_ns);
 }
 
-/* ---- one by one ---- */
+/* ---- each operation timed by itself ---- */
 
 typedef struct latencies {
     double clock_ns;   /* the time that reading the clock adds */
-    double *operation; /* [variable_count]: time in which the variable's block was taken */
-    double *pair;      /* [body_pairs]: times of pairs, in the newest repeat */
+    double *operation; /* [variable_count]: how long it took to take the variable's block */
+    double *pair;      /* [body_pairs]: how long each pair took, in the last repeat */
 } latencies;
 
 static ashlar_status time_ops(ashlar_turn *t, latencies *l) {
@@ -214,7 +214,7 @@ static ashlar_status run_latency(void *arg, size_t thread) {
             status = time_ops(t, &l);
         }
         leave(t->subject);
-        (void)ashlar__median(l.pair, count); /* sorts them */
+        (void)ashlar__median(l.pair, count); /* called because it sorts the times */
         for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
             t->figures[wanted[i].figure] =
                 l.pair[(size_t)ceil(wanted[i].share * (double)count) - 1];
@@ -231,20 +231,20 @@ static ashlar_status run_timed(ashlar_thread_team *team, ashlar_turn *turn, doub
     return ASHLAR_OK;
 }
 
-/* ---- handed over ---- */
+/* ---- with blocks handed from one thread to another ---- */
 
 enum { RING = 64 };
 
-/* A ring of the blocks [given, taken). NULL as a block: no more will come. */
+/* A ring of blocks on their way: block i is in it for given <= i < taken. A NULL ends them. */
 typedef struct handoff {
     ashlar_turn *turn;
     _Alignas(ASHLAR_CACHE_LINE) _Atomic size_t taken;
     void *blocks[RING];
     _Alignas(ASHLAR_CACHE_LINE) _Atomic size_t given;
-    atomic_bool is_over; /* a side could not begin */
+    atomic_bool is_over; /* one of the two threads could not begin */
 } handoff;
 
-/* Wait until the other side's index is no longer `stop`. False: that side could not begin. */
+/* Wait until the other thread's index is no longer `stop`. False: that thread could not begin. */
 static bool wait_for(handoff *h, _Atomic size_t *index, size_t stop, size_t *out) {
     while ((*out = atomic_load_explicit(index, memory_order_acquire)) == stop) {
         if (atomic_load(&h->is_over)) {
@@ -257,10 +257,10 @@ static bool wait_for(handoff *h, _Atomic size_t *index, size_t stop, size_t *out
 
 static ashlar_status take_side(handoff *h, size_t count, size_t bytes) {
     const ashlar_turn *t = h->turn;
-    size_t given = 0; /* as last seen */
+    size_t given = 0; /* h->given when it was last read */
     for (size_t i = 0; i < count; i++) {
         if (i - given == RING && !wait_for(h, &h->given, given, &given)) {
-            return ASHLAR_OK; /* the other side has the failure */
+            return ASHLAR_OK; /* the other thread returns the failure */
         }
         void *ptr = t->subject->peer->take(t->subject->self, bytes, t->streams[0]);
         h->blocks[i % RING] = ptr;
@@ -274,7 +274,7 @@ static ashlar_status take_side(handoff *h, size_t count, size_t bytes) {
 
 static void give_side(handoff *h, size_t count, size_t bytes) {
     const ashlar_turn *t = h->turn;
-    size_t taken = 0; /* as last seen */
+    size_t taken = 0; /* h->taken when it was last read */
     for (size_t i = 0; i < count; i++) {
         if (i == taken && !wait_for(h, &h->taken, taken, &taken)) {
             return;

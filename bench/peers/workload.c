@@ -68,7 +68,7 @@ static void workload_give(ashlar_workload *w, uint32_t variable) {
     }
 }
 
-/* A step of the program begins here, for peers that have begin_step(). */
+/* Note that a training step begins here: the benchmark calls begin_step() of peers that have it. */
 static void workload_begin_step(ashlar_workload *w) {
     if (has_room(w)) {
         w->steps[w->step_count++] = w->count;
@@ -79,7 +79,7 @@ static void workload_begin_body(ashlar_workload *w) {
     w->body_begin = w->count;
 }
 
-/* The body begins or ends here; by default, the body is the whole list. */
+/* End the body here. Without these two calls, the body is the whole list. */
 static void workload_end_body(ashlar_workload *w) {
     w->body_end = w->count;
 }
@@ -127,14 +127,14 @@ void ashlar__workload_finish(ashlar_workload *w) {
 enum {
     LAYERS = 2,
     HIDDEN = 256,
-    SMALL_HIDDEN = 128, /* of the small step, all of whose blocks are at most 1 MiB */
-    SMALL_LENGTH = 12,  /* of the small step */
+    SMALL_HIDDEN = 128, /* of a small step, whose blocks are all at most 1 MiB */
+    SMALL_LENGTH = 12,  /* likewise */
     BATCH = 32,
     SYMBOLS = 128, /* classes of the output */
     GATES = 4,
     SEED = 20261121,
-    OTHERS_BYTES = 1 << 30, /* the program's other blocks: that many live bytes let a thread's cache
-                             * hold all blocks of a step */
+    OTHERS_BYTES = 1 << 30, /* the program's other blocks: with so many live bytes, a thread's cache
+                             * may hold all blocks of a step */
 };
 
 typedef struct shape {
@@ -168,7 +168,7 @@ static void record_forward(ashlar_workload *w, shape s, kept *k) {
     }
 }
 
-/* Returns the variable of the gradient of the last layer's output. */
+/* Record the loss. Returns the variable of the gradient of the last layer's output. */
 static uint32_t record_loss(ashlar_workload *w, shape s) {
     const uint32_t logits = workload_take(w, sequence_bytes(s.length, SYMBOLS));
     const uint32_t row_losses = workload_take(w, sequence_bytes(s.length, 1));
@@ -205,7 +205,8 @@ static void record_step(ashlar_workload *w, shape s) {
     record_backward(w, s, &k, record_loss(w, s));
 }
 
-/* The body: 1000 training steps of random length. If is_warm is 1, one of full length is first. */
+/* Record 1000 training steps of random length. If is_warm is 1, a step of full length comes first,
+ * before the body. */
 static void record_rnn(ashlar_workload *w, uint32_t is_warm) {
     ashlar_random random;
     ashlar__random_init(&random, SEED);
@@ -228,7 +229,7 @@ static void record_turns(ashlar_workload *w, uint32_t turns) {
     }
 }
 
-/* The body is one step of the list: `turns` small training steps, while a block of OTHERS_BYTES is
+/* Record one step of `turns` small training steps as the body, while a block of OTHERS_BYTES is
  * live. The same step precedes the body, so that caches are filled and a plan is recorded. */
 static void record_rnn_step(ashlar_workload *w, uint32_t turns) {
     const uint32_t others = workload_take(w, OTHERS_BYTES);
@@ -248,13 +249,13 @@ enum {
     PAIRS = 256,        /* in the body of one_size: 4 KiB of operations stay in the CPU's cache */
     HOLES = 2000,       /* free blocks in the fragmented heap */
     TENSORS = 400,      /* blocks in a mix */
-    SHUFFLES = 8,       /* times that the body of a mix takes and gives all blocks */
-    RANDOM_LIVE = 1000, /* most blocks live at a time in `random` */
-    RANDOM_OPS = 20000, /* of `random`, before its last blocks are given back */
+    SHUFFLES = 8,       /* how often the body of a mix takes all blocks and gives them back */
+    RANDOM_LIVE = 1000, /* the most live blocks in `random` */
+    RANDOM_OPS = 20000, /* operations of `random`, before its last blocks are given back */
     TAKES_PER_FIVE = 3, /* of 5 random operations 3 take a block, so mostly nearly
                          * RANDOM_LIVE blocks are live */
-    LIVE_PAIRS = 20000, /* in the body of a list with many live blocks */
-    ROUNDS_OF_STREAMS = 16, /* in the body of a list with many streams */
+    LIVE_PAIRS = 20000, /* pairs in the body of a list with many live blocks */
+    ROUNDS_OF_STREAMS = 16, /* pairs on each stream, in a list with many streams */
 };
 
 static void record_pairs(ashlar_workload *w, uint32_t bytes) {
@@ -264,7 +265,7 @@ static void record_pairs(ashlar_workload *w, uint32_t bytes) {
     }
 }
 
-/* A pair on each stream in turn. */
+/* Record pairs on each stream in turn. */
 static void record_streams(ashlar_workload *w, uint32_t bytes) {
     for (uint32_t i = 0; i < ROUNDS_OF_STREAMS * w->streams; i++) {
         const uint32_t stream = i % (uint32_t)w->streams;
@@ -272,7 +273,8 @@ static void record_streams(ashlar_workload *w, uint32_t bytes) {
     }
 }
 
-/* Any of `count` live blocks of 512 B to 4 KiB is given back, and one of its size taken again. */
+/* Record that random ones of `count` live blocks, of 512 B to 4 KiB, are given back, each followed
+ * by taking a block of the same size. */
 static void record_live(ashlar_workload *w, uint32_t count) {
     ashlar_random random;
     ashlar__random_init(&random, SEED);
@@ -284,7 +286,7 @@ static void record_live(ashlar_workload *w, uint32_t count) {
         const uint32_t variable = (uint32_t)ashlar__random_below(&random, count);
         const uint32_t bytes = w->variables[variable].taken;
         workload_give(w, variable);
-        (void)workload_take(w, bytes); /* into the same variable */
+        (void)workload_take(w, bytes); /* into the variable that has just become free */
     }
     workload_end_body(w);
     for (uint32_t i = 0; i < count; i++) {
@@ -292,8 +294,8 @@ static void record_live(ashlar_workload *w, uint32_t count) {
     }
 }
 
-/* Pairs in a heap where every second of 4000 blocks is free. The blocks have 1 B to 64 KiB, but no
- * size that rounds up to `bytes` in units of 512 B. */
+/* Record pairs in a heap where every second of 4000 blocks is free. The blocks have 1 B to 64 KiB,
+ * but no size that rounds up to `bytes` in units of 512 B. */
 static void record_fragmented(ashlar_workload *w, uint32_t bytes) {
     uint32_t variables[2 * HOLES] = {0};
     ashlar_random random;
@@ -316,13 +318,13 @@ static void record_fragmented(ashlar_workload *w, uint32_t bytes) {
     }
 }
 
-/* A size of 512 B to 64 MiB, with a uniform logarithm. */
+/* Draw a size of 512 B to 64 MiB, whose logarithm is uniform. */
 static uint32_t draw_tensor(ashlar_random *random) {
     return (uint32_t)(512 * exp2(17 * ashlar__random_uniform(random)));
 }
 
-/* Take all blocks, then give them back: in reverse, or (is_shuffled) in a new random order each
- * time. */
+/* Record that all blocks are taken, then given back, several times: in reverse or, if is_shuffled,
+ * in a new random order each time. */
 static void record_mix(ashlar_workload *w, uint32_t is_shuffled) {
     uint32_t bytes[TENSORS] = {0}, variables[TENSORS] = {0};
     ashlar_random random;

@@ -1,4 +1,4 @@
-/* main_bench.c - ashlar-bench: measure ashlar beside its alternatives. */
+/* main_bench.c - ashlar-bench: compares ashlar with other allocators, tensors and RNNs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,7 +110,7 @@ static ashlar_status run(const ashlar_benchmark *b, int argc, char **argv) {
     return run_benchmark(b, &r, options, argc, argv);
 }
 
-/* ---- what is no benchmark: `machine` ---- */
+/* ---- `machine`, which writes machine.json and is no benchmark ---- */
 
 /* List the peers whose version is known; returns how many. */
 static size_t list_parts(ashlar_machine_part parts[static ASHLAR_PEERS_MAX]) {

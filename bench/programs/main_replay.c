@@ -13,7 +13,7 @@
 
 static const char program[] = "ashlar-replay";
 
-/* More than any log of one device needs: no allocation fails, and the peak shows the need. */
+/* More than any log of one device needs: no allocation fails, and the peak shows what it needs. */
 static const char default_memory[] = "1TiB";
 
 typedef struct command {

@@ -12,7 +12,7 @@
 
 enum { SEED = 20261121 };
 
-/* plan_bytes / bound_bytes - 1; 0 if there is nothing to pack. */
+/* By what share the plan is larger than the lower bound; 0 if there is nothing to pack. */
 static double packing_gap(const ashlar_packing *p) {
     return p->result.bound_bytes == 0
                ? 0

@@ -42,7 +42,7 @@ typedef struct ashlar_pack_table {
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_read(const char *path, ashlar_pack_table *out);
 
-/* The same from memory. `name` replaces the file's name in messages; the text is copied. */
+/* Read a problem from text in memory, which is copied. `name` is for messages, as a file's name. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_parse(const char *name, const char *text,
                                                          size_t bytes, ashlar_pack_table *out);
 
@@ -64,14 +64,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_write(const ashlar_pack_table
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_check(const ashlar_pack_buffer *buffers, size_t count,
                                                    const size_t *offsets, size_t *bytes);
 
-/* The time that packing takes, and the quality of the plans, for ashlar-bench and
- * ashlar-replay. */
-
+/* One packing: how long it took, and the plan's quality, for ashlar-bench and ashlar-replay. */
 typedef struct ashlar_packing {
     const char *case_name;
-    uint64_t seed;         /* 0: none */
+    uint64_t seed;         /* 0: the problem is not made from a seed */
     size_t count;          /* buffers */
-    size_t capacity_bytes; /* the capacity asked for; 0: none, as small as possible */
+    size_t capacity_bytes; /* the capacity that the plan should fit; 0: as few bytes as possible */
     double seconds;        /* time of packing */
     ashlar_pack_result result;
 } ashlar_packing;
@@ -101,12 +99,12 @@ enum { ASHLAR_PACKING_BUFFERS = 20000 };
 
 /* A problem in a MiniMalloc file, and the outputs wanted. */
 typedef struct ashlar_pack_job {
-    const char *path;           /* must outlive the packing, whose case it names */
-    size_t capacity_bytes;      /* the plan must fit in so many bytes; 0: as few as possible */
+    const char *path;           /* must outlive the packing, whose case_name it becomes */
+    size_t capacity_bytes;      /* the capacity that the plan should fit; 0: as small as possible */
     size_t seconds;             /* time to search for the plan */
     const char *solution;       /* file to write the plan to; NULL: none */
     ashlar_json_writer *writer; /* gets an object about the plan; NULL: not wanted */
-    bool lists_blocks;          /* in it, where each buffer lies */
+    bool lists_blocks;          /* the object also tells where each buffer lies */
     FILE *progress;             /* a terminal to show progress on; NULL: none */
 } ashlar_pack_job;
 

@@ -127,8 +127,8 @@ typedef struct kind {
 static const kind kinds[] = {
     {30, 12, 22, 1, 1, false, false},  /* workspaces */
     {32, 10, 21, 2, 4, false, false},  /* inputs of the next operations */
-    {12, 10, 20, 5, 60, false, false}, /* skipped connections */
-    {10, 12, 21, 2, 41, true, false},  /* weights that are fetched in time */
+    {12, 10, 20, 5, 60, false, false}, /* inputs of later operations: skip connections */
+    {10, 12, 21, 2, 41, true, false},  /* weights, fetched before they are used */
     {16, 9, 17, 1, 300, false, true},  /* activations for the backward pass, gradients after it */
 };
 

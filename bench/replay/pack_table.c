@@ -63,7 +63,7 @@ static ashlar_status parse_row(reader *r, const ashlar_piece fields[static COLUM
     return ASHLAR_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- whole files ---- */
 
 /* Takes ownership of `text`, also on failure. */
 static ashlar_status parse_owned(const char *name, char *text, size_t bytes,
@@ -127,7 +127,7 @@ ashlar_status ashlar__pack_table_write(const ashlar_pack_table *table, const siz
 
 /* ---- checking ---- */
 
-/* By beginning, and then as they are listed. */
+/* Order buffers by their beginning, and those of equal beginning as they are listed. */
 static int compare_begins(const void *a, const void *b) {
     const ashlar_pack_buffer *x = *(const ashlar_pack_buffer *const *)a;
     const ashlar_pack_buffer *y = *(const ashlar_pack_buffer *const *)b;

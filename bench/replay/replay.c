@@ -1,4 +1,4 @@
-/* replay.c - replays a log's events in their order, each on its thread, and measures. */
+/* replay.c - replays a log's events in order, with a thread for each of the log, and measures. */
 #include "bench/replay/replay.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ typedef struct replay replay;
 
 /* One allocation of the log. */
 typedef struct block {
-    soft_range place; /* bytes is 0 unless it is live */
+    soft_range place; /* its addresses; .bytes is 0 unless the block is live */
     size_t stream;    /* the stream that the block was allocated for */
 } block;
 
@@ -23,11 +23,11 @@ typedef struct block {
 typedef struct worker {
     replay *replay;
     pthread_t thread;
-    size_t last; /* its last event in the log */
+    size_t last; /* the index of its last event in the log */
 } worker;
 
-/* Turns count the events of all passes. The thread whose turn is `next` runs the event, holding the
- * lock; then everything here belongs to it. Invariants: turn_count == config->passes *
+/* Every event of every pass is a turn. The thread of turn `next`'s event runs it, holding the lock,
+ * and may meanwhile change everything here. Invariants: turn_count == config->passes *
  * log->closed_count; next <= turn_count; next == turn_count when the replay is over. */
 struct replay {
     const ashlar_rmm_log *log;
@@ -38,15 +38,15 @@ struct replay {
     ashlar_stream *streams; /* [stream_count]; the first is the default stream */
     block *blocks;          /* [block_count] */
     worker *workers;        /* [thread_count] */
-    soft_ranges live;       /* the places of live blocks */
+    soft_ranges live;       /* the address ranges of live blocks, to find overlaps */
     uint64_t live_bytes;
     double clock_ns; /* time that one reading of the clock takes */
     double ns;       /* spent in the allocator, including the readings of the clock */
     size_t ops;      /* number of calls timed */
     pthread_mutex_t lock;
-    pthread_cond_t turn; /* `next` belongs to another thread, or the replay is over */
+    pthread_cond_t turn; /* signals that the next turn is another thread's, or the replay is over */
     size_t next, turn_count;
-    size_t boundary; /* index of the next of the plan's step boundaries in this pass */
+    size_t boundary; /* index in plan->steps.boundaries of the next one in this pass */
     bool is_in_step;
     ashlar_status status; /* why the replay ended early, and the error detail */
     char detail[ASHLAR_DETAIL_BYTES];
@@ -72,7 +72,7 @@ static void count_time(replay *r, double start) {
     r->ops++;
 }
 
-/* The next event's place in the log. */
+/* The index in the log of the next turn's event. */
 static size_t next_event(const replay *r) {
     return r->next % r->log->closed_count;
 }
@@ -88,7 +88,8 @@ static void stop_locked(replay *r, ashlar_status status) {
     r->next = r->turn_count;
 }
 
-/* Fail with FILE:LINE in the detail, and whatever else helps to find the event. */
+/* Fail with FILE:LINE before the detail, with the pass if there are several, and with "at the end"
+ * for a free that the log does not have. */
 static ashlar_status fail_at(const replay *r, size_t line, bool is_end, ashlar_status status) {
     char pass[32] = "";
     if (r->config->passes > 1) {
@@ -180,7 +181,7 @@ static ashlar_status free_locked(replay *r, const ashlar_rmm_event *event) {
     return ASHLAR_OK;
 }
 
-/* All steps are of one kind. */
+/* One key for all steps, so that one plan serves them. */
 enum { STEP_KEY = 1 };
 
 static ashlar_status end_step_locked(replay *r, const ashlar_rmm_event *event) {
@@ -192,8 +193,8 @@ static ashlar_status end_step_locked(replay *r, const ashlar_rmm_event *event) {
     return status == ASHLAR_OK ? ASHLAR_OK : fail_event(r, event, status);
 }
 
-/* Called before each event of the thread whose events form the steps. If boundaries lie at this
- * event or before it, the step under way ends, and the next one begins if there is one. */
+/* Called before each event of the thread that the steps belong to. If one or more boundaries lie at
+ * this event or before it, end the step under way and begin the next one, if there is one. */
 static ashlar_status pass_boundaries_locked(replay *r, const ashlar_rmm_event *event) {
     const ashlar_steps *steps = &r->config->plan->steps;
     const size_t before = r->boundary;
@@ -257,7 +258,7 @@ static void advance_locked(replay *r) {
     r->next++;
 }
 
-/* A thread lives until its last event. */
+/* A thread of the replay. It ends after its last event of the last pass, as the program's did. */
 static void *work(void *arg) {
     const worker *w = arg;
     replay *r = w->replay;
@@ -283,7 +284,7 @@ static void run_threads(replay *r) {
     for (size_t i = 0; i < r->log->closed_count; i++) {
         r->workers[r->log->events[i].thread].last = i;
     }
-    pthread_mutex_lock(&r->lock); /* they begin together */
+    pthread_mutex_lock(&r->lock); /* so that the threads begin together */
     for (; started < r->log->thread_count; started++) {
         worker *w = &r->workers[started];
         w->replay = r;
@@ -315,7 +316,7 @@ static ashlar_status open_device(replay *r) {
 static ashlar_status set_up(replay *r) {
     const ashlar_rmm_log *log = r->log;
     const size_t block_count = log->block_count > 0 ? log->block_count : 1;
-    pthread_mutex_init(&r->lock, NULL); /* none of these can fail on Linux */
+    pthread_mutex_init(&r->lock, NULL); /* this and the next call cannot fail on Linux */
     pthread_cond_init(&r->turn, NULL);
     r->streams = ashlar__host_calloc(log->stream_count, sizeof *r->streams);
     r->blocks = ashlar__host_calloc(block_count, sizeof *r->blocks);
@@ -325,7 +326,7 @@ static ashlar_status set_up(replay *r) {
     return open_device(r);
 }
 
-/* The allocator goes before the streams, since it remembers them. */
+/* Destroy the allocator before the streams that it uses. */
 static void tear_down(replay *r) {
     ashlar_allocator_destroy(r->allocator);
     for (size_t i = 1; r->streams != NULL && i < r->log->stream_count; i++) {

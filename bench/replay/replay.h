@@ -39,7 +39,7 @@ typedef enum ashlar_rmm_action {
 /* One row. Indexes count from 0 in the order of first appearance. */
 typedef struct ashlar_rmm_event {
     ashlar_rmm_action action;
-    size_t line; /* of the file; the first one is 1 */
+    size_t line; /* its line in the file; the first is 1 */
     size_t thread;
     size_t stream; /* 0 is always the default stream */
     size_t block;  /* ALLOCATE and FREE: number of the allocation */
@@ -51,7 +51,7 @@ typedef struct ashlar_rmm_event {
  * stream_count. The frees from event_count on are in the order of the allocations, on the
  * allocation's thread and stream, and have the last row's line. */
 typedef struct ashlar_rmm_log {
-    char *name; /* of the file, for messages */
+    char *name; /* the file's name, for messages */
     ashlar_rmm_event *events;
     size_t event_count;  /* at least 1 */
     size_t closed_count; /* event_count, and a free for each block that these events leave live */
@@ -72,7 +72,7 @@ typedef struct ashlar_rmm_log {
  *            block, a log without events, and one packed by gzip), ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rmm_log_read(const char *path, ashlar_rmm_log **out);
 
-/* The same from memory. `name` replaces the file's name in messages; it is copied. */
+/* Read a log from text in memory. `name` stands for the file's name in messages; it is copied. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rmm_log_parse(const char *name, const char *text,
                                                       size_t bytes, ashlar_rmm_log **out);
 
@@ -83,7 +83,7 @@ void ashlar__rmm_log_free(ashlar_rmm_log *log); /* NULL is allowed */
  *
  * Each row of action "step" begins a step; what follows the last one is a step if it allocates. The
  * first step is recorded, and all others, those of further passes included, are replayed on its
- * plan. A log without two steps counts as one, and has at least two passes.
+ * plan. A log without two steps is one step as a whole, and is replayed in two passes or more.
  *
  * Steps belong to the thread that allocates most in them. They begin and end at that thread's first
  * event after a boundary; other threads allocate by the ordinary path. */
@@ -99,8 +99,8 @@ typedef struct ashlar_replay_plan {
     size_t passes;           /* at least 1 */
     bool is_whole_log;       /* the log has no two steps of its own: each pass is one */
     size_t thread;           /* the thread whose steps these are */
-    size_t stream;           /* of this thread's first allocation in the steps */
-    size_t step_allocations; /* in the first step, by any thread */
+    size_t stream;           /* the stream of this thread's first allocation in the steps */
+    size_t step_allocations; /* all threads' allocations in the first step */
 } ashlar_replay_plan;
 
 /* Find the steps of a log that is to be replayed `passes` times. Ownership: the caller ends *out
@@ -156,17 +156,17 @@ typedef struct ashlar_replay_config {
 enum { ASHLAR_REPLAY_TEXT_BYTES = 1024 };
 
 typedef struct ashlar_replay_result {
-    uint64_t peak_live;     /* of the requested bytes */
+    uint64_t peak_live;     /* the most live bytes at a time, as requested */
     uint64_t peak_reserved; /* bytes taken from the driver */
     uint64_t driver_calls;  /* made by the allocator, up to the last event */
-    size_t allocations;     /* tried */
+    size_t allocations;     /* allocations tried */
     size_t failures;        /* allocations that failed for lack of memory */
     size_t cross_frees;     /* frees on another stream than the allocation's */
     double hit_rate;        /* share of successful allocations for which no memory was mapped, no
                                caches were emptied and the host did not wait; NaN: there are none */
-    double ns_per_op;       /* of allocations and frees only; NaN if there are none */
-    ashlar_plan_stats plan; /* of the steps; zeros if there are none */
-    char failure[ASHLAR_REPLAY_TEXT_BYTES]; /* the first one, as FILE:LINE: detail; or "" */
+    double ns_per_op;       /* time of an allocation or a free; NaN if there are none */
+    ashlar_plan_stats plan; /* how the plan served the steps; zeros if there are none */
+    char failure[ASHLAR_REPLAY_TEXT_BYTES]; /* the first failure, as FILE:LINE: detail; or "" */
 } ashlar_replay_result;
 
 /* Replay a log on a fresh software device, then check the allocator.
@@ -181,9 +181,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__replay_run(const ashlar_rmm_log *log,
                                                    const ashlar_replay_config *config,
                                                    ashlar_replay_result *result);
 
-/* Find, by bisection between the peaks of live and reserved memory, a capacity at which all passes
- * over the log succeed while one fails with one grain less. (A smaller one might still do, by luck
- * in fragmentation.)
+/* Find, by bisection between the peaks of live and reserved memory, a capacity with which all
+ * passes over the log succeed, while with one grain less an allocation fails. (A still smaller
+ * capacity might succeed, by luck in fragmentation.)
  *
  * config     with the memory_bytes and passes that `result` was measured with
  * result     of a run without failed allocations

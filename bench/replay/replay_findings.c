@@ -1,5 +1,5 @@
-/* replay_findings.c - finds the steps of a log and the smallest device on which it can be replayed,
- * and tells of the plan and of where blocks were. */
+/* replay_findings.c - finds the steps of a log and the smallest device on which it can be replayed;
+ * reports on the plan and on where blocks were. */
 #include "bench/replay/replay.h"
 
 #include <math.h>
@@ -84,7 +84,7 @@ static size_t step_total(const ashlar_replay_plan *plan) {
     return plan->steps.count * plan->passes;
 }
 
-/* NaN if nothing was planned. */
+/* By what share the plan is larger than the lower bound; NaN if nothing was planned. */
 static double gap_of(const ashlar_plan_stats *stats) {
     return stats->bound_bytes == 0 ? NAN
                                    : (double)stats->plan_bytes / (double)stats->bound_bytes - 1;
@@ -169,7 +169,7 @@ ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_log *log,
     return ASHLAR_OK;
 }
 
-/* Rows of blocks: each is live from its allocation to its free, or to the log's end. */
+/* Put a row for each block, which is live from its allocation to its free or to the log's end. */
 static void put_rows(ashlar_json_writer *w, const ashlar_rmm_log *log, const uintptr_t *addresses,
                      size_t *ends) {
     for (size_t i = 0; i < log->event_count; i++) {

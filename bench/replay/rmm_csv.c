@@ -23,8 +23,8 @@ static const ashlar_csv_format format = {
     .begins = "a log of RMM begins with Thread,Time,Action,Pointer,Size,Stream",
 };
 
-/* An index by a pair of numbers; UNSET: none. Zeroes are an empty map. Invariant: at most half of
- * the entries, a power of two in number, are used, so that probe() is short. */
+/* A hash map from a pair of numbers to an index; UNSET: none. Zeroes are an empty map. Invariant:
+ * at most half of the entries, a power of two in number, are used, so that probe() is short. */
 typedef struct entry {
     uint64_t high, low;
     size_t value;
@@ -64,7 +64,7 @@ static ashlar_status grow(map *m) {
     return ASHLAR_OK;
 }
 
-/* *value: where the key's value is until the next call; UNSET, if it is a new key. */
+/* Find a key, or add it with the value UNSET. *value points to its value until the next call. */
 static ashlar_status find(map *m, uint64_t high, uint64_t low, size_t **value) {
     if (m->count >= m->capacity / 2) {
         ASHLAR_TRY(grow(m));

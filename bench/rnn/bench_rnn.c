@@ -10,7 +10,7 @@
 #include "bench/harness/harness.h"
 #include "rnn/product/blas.h"
 
-/* Long rounds are few: as many as fit into the time, but enough for a median. */
+/* As many rounds as fit into while_s; if rounds are long, still enough for a median. */
 enum { ROUNDS_MAX = 61, ROUNDS_MIN = 9, PAUSE_NS = 10000000, SMOKE_STEPS = 8 };
 static const double round_s = 50e-3, while_s = 15;
 
@@ -39,13 +39,13 @@ static const ashlar_rows_form form = {columns, ASHLAR_RNN_ROW_COLUMNS, ASHLAR_RN
 
 enum { STEP_S, FORWARD_S, BACKWARD_S }; /* figures of a turn */
 
-/* A case in rounds. */
+/* A case that is measured in rounds, by subjects and by the machine's limits. */
 typedef struct contest {
     ashlar_rnn_setup setup;
     ashlar_rnn_work work;
     ashlar_rnn_subject subjects[ASHLAR_RNN_SUBJECT_COUNT];
-    ashlar_turns turns[ASHLAR_RNN_SUBJECT_COUNT + ASHLAR_ROOF_COUNT]; /* first the subjects' */
-    size_t count;                                                     /* of the subjects */
+    ashlar_turns turns[ASHLAR_RNN_SUBJECT_COUNT + ASHLAR_ROOF_COUNT]; /* subjects', then limits' */
+    size_t count;                                                     /* the number of subjects */
 } contest;
 
 static void pause_a_moment(void) {
@@ -58,7 +58,7 @@ static ashlar_status take_turn(void *context, size_t index, size_t repeats,
     contest *c = context;
     double forward_s = 0, backward_s = 0;
     pause_a_moment();
-    if (index >= c->count) { /* a limit of the machine, whose turn has a length of its own */
+    if (index >= c->count) { /* a limit of the machine: roof_run() chooses how long it runs */
         const ashlar_roof roof = (ashlar_roof)(index - c->count);
         figures[STEP_S] = 1 / ashlar__roof_run(roof, c->setup.weights, c->work.state_bytes);
         return ASHLAR_OK;
@@ -75,7 +75,8 @@ static ashlar_status take_turn(void *context, size_t index, size_t repeats,
     return ASHLAR_OK;
 }
 
-/* The median of the ratios of each round; NaN if `base` took no part. */
+/* The median over the rounds of the ratio of a subject's time to that of `base`; NaN if `base` took
+ * no part. */
 static double ratio_of(const contest *c, const ashlar_turns *of, ashlar_rnn_subject base) {
     double ratios[ROUNDS_MAX];
     for (size_t i = 0; i < c->count; i++) {
@@ -137,7 +138,7 @@ static ashlar_status add_rows(contest *c, FILE *out, ashlar_rows *rows) {
     return ASHLAR_OK;
 }
 
-/* Run a contest on a setup that was made. */
+/* Measure a case that was set up, in rounds, and add its rows. */
 static ashlar_status run_contest(contest *c, const ashlar_bench_request *request,
                                  ashlar_rows *rows) {
     const ashlar_rounds how = {.most = ROUNDS_MAX,

@@ -1,4 +1,4 @@
-/* bench_rnn.h - the benchmark `rnn`, its cases, and PyTorch beside it (internal). */
+/* bench_rnn.h - the benchmark `rnn`: RNNs of many shapes, compared with PyTorch (internal). */
 #ifndef ASHLAR_BENCH_RNN_H
 #define ASHLAR_BENCH_RNN_H
 
@@ -12,21 +12,21 @@
 #include "bench/harness/harness.h"
 
 /* Runs the network of a benchmark in PyTorch, in a process of its own, for comparison. The process
- * is python3 with torch_rnn.py, which says how they speak. */
+ * is python3 with torch_rnn.py, which describes its questions and answers. */
 
 typedef struct ashlar_rnn_torch ashlar_rnn_torch;
 
-/* Start python3 with PyTorch on so many threads. *out is NULL where there is none. Errors:
+/* Start python3 with PyTorch on `threads` threads. *out is NULL if there is no PyTorch. Errors:
  * ASHLAR_EHOSTMEM, ASHLAR_EIO. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_torch_start(size_t threads, ashlar_rnn_torch **out);
 void ashlar__rnn_torch_stop(ashlar_rnn_torch *torch); /* NULL is allowed */
 
-/* "PyTorch 2.15.0+cpu, AVX512", its version and instruction set, of the process that was started
- * last; NULL: none was. */
+/* Version and instruction set of the process that was started last, as "PyTorch 2.15.0+cpu,
+ * AVX512"; NULL: none was started. */
 const char *ashlar__rnn_torch_name(void);
 
-/* Make the network of these sizes; the one before it is gone. PyTorch tries its ways (with oneDNN
- * or without, sequences padded or packed), and takes the fastest.
+/* Make a network of these sizes, in place of the one before. PyTorch tries its ways (with oneDNN or
+ * without, sequences padded or packed), and takes the fastest.
  *
  * lengths   [batch]
  * is_made   false: PyTorch has no such network (LSTM and GRU in fp32, without projection)
@@ -38,36 +38,36 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_torch_make(ashlar_rnn_torch *torch,
                                                        const int32_t *lengths, bool is_inference,
                                                        bool *is_made);
 
-/* Run a step, with values of its own, and tell the seconds it took by PyTorch's process itself.
- * Errors: ASHLAR_EIO. */
+/* Run a step, on values that PyTorch's process draws; it also measures the seconds. Errors:
+ * ASHLAR_EIO. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_torch_step(ashlar_rnn_torch *torch, double *forward_s,
                                                        double *backward_s);
 
 /* A case. A step's own buffers are its output, reserve, work and the gradient of its input;
  * subjects differ in where these come from. */
 typedef struct ashlar_rnn_case {
-    const char *name; /* made of cell, T, B, I (unless I = H), H, L */
+    const char *name; /* tells the cell and the sizes T, B, I (unless I = H), H, L */
     size_t steps, batch;
     ashlar_rnn_config config;
     bool is_varied;    /* lengths vary from T/4 to T; false: all are T */
     bool is_inference; /* forward only, without a reserve */
-    bool is_prepared;  /* the weights are in an order of their own beforehand */
+    bool is_prepared;  /* ashlar_rnn_prepare() has packed the weights, untimed */
 } ashlar_rnn_case;
 
 /* All cases, in the order of the report. */
 const ashlar_rnn_case *ashlar__rnn_cases(size_t *count);
 
-/* What a step of a case has to do at least. */
+/* The least work that a step of a case has to do. */
 typedef struct ashlar_rnn_work {
     double flops;       /* multiplications and additions of its matrix products */
-    double read_bytes;  /* of weights: recurrent ones in each time step, the others once, in each
-                         * pass over the time steps; the gradients of weights read none */
-    size_t state_bytes; /* of the recurrent matrix of one layer and direction */
+    double read_bytes;  /* bytes of weights read: in forward, and in backward over the data, the
+                         * recurrent weights in every time step, the others once */
+    size_t state_bytes; /* bytes of the recurrent matrix of one layer and direction */
 } ashlar_rnn_work;
 
 ashlar_rnn_work ashlar__rnn_case_work(const ashlar_rnn_case *which);
 
-/* Columns: value, text. */
+/* The subjects that a case compares. Columns: value, text. */
 #define ASHLAR_RNN_SUBJECT_MAP(X)           \
     X(ASHLAR, "ashlar")                     \
     X(TORCH, "torch")                       \
@@ -88,7 +88,7 @@ enum { ASHLAR_RNN_OUTPUT, ASHLAR_RNN_RESERVE, ASHLAR_RNN_WORK, ASHLAR_RNN_DX, AS
 typedef struct ashlar_rnn_setup {
     const ashlar_rnn_case *which;
     ashlar_device *device;
-    bool is_cuda; /* PyTorch and the machine's limits, which are of the host, are left out */
+    bool is_cuda; /* true: leave out PyTorch and the machine's limits, which are the host's */
     ashlar_allocator *allocator;
     ashlar_stream stream;
     ashlar_rnn *rnn;
@@ -97,13 +97,13 @@ typedef struct ashlar_rnn_setup {
     size_t bytes[ASHLAR_RNN_TAKEN];
     void *x, *dy;             /* [T, B, I] and [T, B, D*H]; the same for all subjects and steps */
     void *weights, *dweights; /* of the whole stack */
-    void *prepared;           /* of ashlar_rnn_prepare(); NULL: nothing to prepare */
-    void *range;              /* of static_buffer */
+    void *prepared;           /* filled by ashlar_rnn_prepare(); NULL: nothing to prepare */
+    void *range;              /* the memory that subject static_buffer uses in all steps */
 } ashlar_rnn_setup;
 
 typedef struct ashlar_rnn_times {
-    double forward_s, backward_s; /* together one step, with its buffers and the zeroing of
-                                   * gradients */
+    double forward_s, backward_s; /* their sum is a step's time, which includes taking its buffers
+                                   * and zeroing gradients */
 } ashlar_rnn_times;
 
 /* Set up a case on `device`; PyTorch (`torch`; NULL: none) takes part only on a software
@@ -123,8 +123,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_setup_run(ashlar_rnn_setup *setup,
                                                       ashlar_rnn_subject subject,
                                                       ashlar_rnn_times *times);
 
-/* The two limits that the machine sets to a step of a network, on the threads that compute:
- * multiply-adds in registers, and reads of a buffer. */
+/* The machine's two limits on the speed of a network's step: multiply-adds in registers, and reads
+ * of a buffer, on all threads that compute. */
 
 typedef enum ashlar_roof {
     ASHLAR_ROOF_FMA,  /* fp32 multiply-adds, in the instruction set that the layers use */
@@ -132,8 +132,8 @@ typedef enum ashlar_roof {
     ASHLAR_ROOF_COUNT
 } ashlar_roof;
 
-/* Reach a limit for some milliseconds, on all workers (workers.h). Returns what is done per second:
- * additions plus multiplications, or bytes.
+/* Run a limit's loop for some milliseconds, on all workers (workers.h). Returns what it does per
+ * second: additions plus multiplications, or bytes.
  *
  * buffer  [bytes], only for READ: whole lines of 64 bytes; a buffer that fits the caches is read
  *         from there */
@@ -149,12 +149,11 @@ typedef struct ashlar_roof_loops {
 extern const ashlar_roof_loops ashlar__roof_loops_baseline, ashlar__roof_loops_avx2,
     ashlar__roof_loops_avx512, ashlar__roof_loops_neon;
 
-/* The columns of its rows, as in ashlar_rows_column: medians over the rounds. A ratio is the median
- * of each round's ratio of MS_STEP. FLOPS and READ_RATE are the machine's limits, measured
- * in the same rounds, the latter on a buffer as large as one recurrent matrix. OF_PEAK is the
- * step's multiplications and additions per second, over FLOPS. OF_READ is the bytes of weights that
- * a step has to read, per second, over READ_RATE: each pass reads recurrent matrices at each time
- * step, the others once. */
+/* The columns of the rows of `rnn`, as in ashlar_rows_column: medians over the rounds. A ratio is
+ * the median of the rounds' ratios of MS_STEP. FLOPS and READ_RATE are the machine's limits,
+ * measured in the same rounds, the latter on a buffer as large as one recurrent matrix. OF_PEAK is
+ * the step's multiplications and additions per second, over FLOPS. OF_READ is the bytes of weights
+ * that a step has to read (read_bytes of ashlar_rnn_work) per second, over READ_RATE. */
 #define ASHLAR_RNN_ROW_COLUMN_MAP(X)                           \
     X(CASE, "case", "case", TEXT, 30, 0, 0)                    \
     X(SUBJECT, "subject", "subject", TEXT, 16, 0, 0)           \

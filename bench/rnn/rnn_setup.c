@@ -14,7 +14,7 @@ enum { LENGTHS_SEED = 20261121 };
         .cell = ASHLAR_RNN_##of_cell, .directions = (of_directions)                             \
     }
 
-/* The last fields of a case. */
+/* The last three fields of a case: is_varied, is_inference, is_prepared. */
 #define TRAINING false, false, false
 #define VARIED true, false, false
 #define INFERENCE false, true, false
@@ -58,7 +58,7 @@ ashlar_rnn_work ashlar__rnn_case_work(const ashlar_rnn_case *which) {
     const ashlar_rnn_config *c = &which->config;
     ashlar_rnn_layout layout;
     int32_t lengths[LENGTHS_MAX];
-    double rows = 0; /* over all time steps */
+    double rows = 0; /* of all time steps: the sum of the lengths */
     const ashlar_status status = ashlar_rnn_layout_init(&layout, c);
     ASHLAR_ASSERT(status == ASHLAR_OK && which->batch <= LENGTHS_MAX && c->projection == 0 &&
                   c->bias == ASHLAR_RNN_BIAS_DOUBLE);
@@ -242,7 +242,7 @@ static ashlar_status take_buffers(ashlar_rnn_setup *s, ashlar_rnn_subject subjec
     return ASHLAR_OK;
 }
 
-/* Give buffers back. Returns `status`; if that is ASHLAR_OK, the first failure. */
+/* Free a step's buffers. Returns `status` or, if that is ASHLAR_OK, the first failure to free. */
 static ashlar_status give_buffers(ashlar_rnn_setup *s, ashlar_rnn_subject subject,
                                   void *taken[static ASHLAR_RNN_TAKEN], ashlar_status status) {
     for (size_t i = ASHLAR_RNN_TAKEN; i-- > 0;) {

@@ -1,4 +1,5 @@
-/* rnn_torch.c - PyTorch's process of `ashlar-bench rnn`: starts it, and asks it line by line. */
+/* rnn_torch.c - starts the process that runs PyTorch for `ashlar-bench rnn`, and asks it line by
+ * line. */
 #include "bench/rnn/bench_rnn.h"
 
 #include <errno.h>
@@ -13,12 +14,12 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-extern const char ashlar__torch_rnn[]; /* torch_rnn.py */
+extern const char ashlar__torch_rnn[]; /* the text of torch_rnn.py */
 
 enum { NAME_BYTES = 64, LINE_BYTES = 256, QUESTION_BYTES = 2048 };
 
 struct ashlar_rnn_torch {
-    pid_t pid; /* 0: none */
+    pid_t pid; /* 0: not started */
     int socket;
     FILE *answers;
 };
@@ -29,12 +30,12 @@ const char *ashlar__rnn_torch_name(void) {
     return name[0] != '\0' ? name : NULL;
 }
 
-/* Start python3; what it says of errors leads nowhere. By a socket and not by pipes, so that a
- * question to a process that has ended is an error, and no signal. Returns 0 or an errno. */
+/* Start python3, with its error messages discarded. It talks over a socket, not pipes, so that a
+ * question to a process that has ended gives an error and no SIGPIPE. Returns 0 or an errno. */
 static int start(ashlar_rnn_torch *t, size_t threads, int theirs) {
     char count[24];
     const char *const words[] = {"python3", "-c", ashlar__torch_rnn, count, NULL};
-    char *const *given = (char *const *)(uintptr_t)words; /* nobody writes to them */
+    char *const *given = (char *const *)(uintptr_t)words; /* posix_spawnp() only reads them */
     posix_spawn_file_actions_t actions;
     int error = posix_spawn_file_actions_init(&actions);
     if (error != 0) {
@@ -79,7 +80,7 @@ static ashlar_status ask(ashlar_rnn_torch *t, const char *question,
     return read_line(t, answer, LINE_BYTES) ? ASHLAR_OK : fail_ended();
 }
 
-/* There is no PyTorch if the process does not begin with its name. */
+/* Start the process. *is_there: it has answered with PyTorch's name, so there is a PyTorch. */
 static ashlar_status open_process(ashlar_rnn_torch *t, size_t threads, bool *is_there) {
     int ends[2];
     ASHLAR_FAIL_IF(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0, ASHLAR_EIO,
@@ -118,7 +119,7 @@ void ashlar__rnn_torch_stop(ashlar_rnn_torch *t) {
         return;
     }
     if (t->answers != NULL) {
-        (void)fclose(t->answers); /* at the end of its questions the process ends */
+        (void)fclose(t->answers); /* the process reads the end of its input, and ends */
     }
     while (t->pid > 0 && waitpid(t->pid, NULL, 0) < 0 && errno == EINTR) {
     }

@@ -27,7 +27,7 @@ static void run_one(void *context, size_t i) {
 double ashlar__roof_run(ashlar_roof roof, const void *buffer, size_t bytes) {
 #define ROW(set) &ashlar__roof_loops_##set,
     static const ashlar_roof_loops *const sets[] = {ASHLAR_SETS(ROW)};
-    static volatile float kept; /* so that nothing is left out */
+    static volatile float kept; /* so that the compiler cannot drop the loops */
     const size_t threads = ashlar__workers_count();
     work w = {.roof = roof,
               .loops = sets[ashlar__best_set()],

@@ -9,7 +9,7 @@ typedef vector read_vector __attribute__((may_alias, aligned(64)));
 
 enum {
     LANES = ASHLAR_VECTOR_BYTES / sizeof(float),
-    SUMS = ASHLAR_VECTOR_COUNT * 3 / 4, /* as in panel.h; more than are needed to hide latency */
+    SUMS = ASHLAR_VECTOR_COUNT * 3 / 4, /* as in panel.h; fewer would hide the latency, too */
     LINE_BYTES = 64
 };
 

@@ -19,17 +19,17 @@
  * ashlar_allocator_watch_streams(). Using the handle of a destroyed stream is undefined in CUDA,
  * and no function of ashlar finds out. The default streams need not be forgotten.
  *
- * WHAT IS FREE IS SERVED. Idle memory of a device belongs to the process: where the driver refuses
- * an allocator, the device's other allocators give idle memory back, first what no work uses any
- * more, then after a wait. (A sealed one whose policy lets it take none again keeps its own.) And
- * no request waits for work that was queued after the memory was freed while other memory would do:
+ * FREE MEMORY SERVES ALL. Idle memory of a device belongs to the process: if the driver refuses
+ * memory to one allocator, the device's others give idle memory back, first what no work uses any
+ * more, then the rest after a wait. (A sealed one with ASHLAR_SEAL_ERROR keeps its own.) And no
+ * request waits for work queued after the memory was freed, while other memory would do:
  * ashlar_stream_synchronize() tells all allocators of the device what is over; once several streams
  * are known and less than 1/8 of the limit is left, a free of more than 512 KiB records an event; a
- * wait on the host ends when any stream is done. What remains: a first request at the limit after
- * frees that recorded nothing, of smaller blocks or while more was left, is ordered behind all work
- * queued on their stream by then. If that work itself waits for what the request is for (a receive
- * for a send), neither ends. A program that knows calls ashlar_stream_synchronize() before it
- * queues such work, or frees on a stream of its own.
+ * wait on the host ends when any stream is done. One case remains: at the limit, the first request
+ * after frees that recorded no event (of smaller blocks, or while more was left) comes behind all
+ * work queued on their stream by then. If that work itself waits for what the request is for (a
+ * receive for a send), neither ends. To avoid that, call ashlar_stream_synchronize() before queuing
+ * such work, or free on a separate stream.
  */
 #ifndef ASHLAR_ALLOCATOR_H
 #define ASHLAR_ALLOCATOR_H
@@ -46,10 +46,7 @@ ASHLAR_BEGIN_DECLS
 
 typedef struct ashlar_allocator ashlar_allocator;
 
-/*
- * What a block is for, so that reports can say where memory went. SAVED: what forward keeps for
- * backward.
- */
+/* What a block is for, so that reports can say where memory went. SAVED: kept for backward. */
 #define ASHLAR_TAG_MAP(X)         \
     X(USER, "user")               \
     X(WEIGHTS, "weights")         \
@@ -97,11 +94,11 @@ typedef struct ashlar_stats {
     uint64_t served_planned;     /* the plan of the step; see plan.h */
     uint64_t served_cached;      /* the thread's own cache */
     uint64_t served_same_stream; /* memory of the same stream */
-    uint64_t served_idle;        /* back from other streams, or memory of an ended stream */
+    uint64_t served_idle;        /* other streams' uses of it were over, or its stream has ended */
     uint64_t served_mapped;      /* a miss: new physical memory, or spare memory */
     uint64_t served_completed;   /* another stream's memory, whose last use was over */
     uint64_t served_waited;      /* another stream's memory, after an in-stream wait */
-    uint64_t served_gathered;    /* free memory, unmapped elsewhere and mapped for it */
+    uint64_t served_gathered;    /* free memory, unmapped elsewhere and mapped for the request */
     uint64_t served_drained;     /* after caches were emptied, or with memory of plans */
     uint64_t served_reclaimed;   /* after a reclaim callback freed memory */
     uint64_t served_after_sync;  /* after the host waited for work to end */
@@ -225,7 +222,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_record_stream(ashlar_allocator
  * itself. Blocks used on the stream stay valid, live ones too, and their next use comes after all
  * of the stream's work. The same handle may then be passed again, as another stream.
  *
- * Threads: any; none may use the stream any more.
+ * Threads: any; no thread may use the stream any more.
  * Stream:  records an event on it, if the allocator has seen it at all.
  * Errors:  ASHLAR_EINVAL (the stream is being captured), ASHLAR_EDRIVER, ASHLAR_ENOMEM; nothing
  *          changes.
@@ -271,7 +268,7 @@ ASHLAR_API void ashlar_allocator_seal(ashlar_allocator *allocator);
 /* ---- options ---- */
 
 /*
- * the options of an allocator: plain fields, and one line of text that sets them.
+ * An allocator's options are plain fields of ashlar_config, and one line of text can set them.
  *
  * A program fills the fields; whoever runs the program can change them in the environment:
  *     ASHLAR_CONF=limit=20GiB,seal=error
@@ -294,7 +291,7 @@ typedef enum ashlar_seal_policy {
  *
  * FILL   Behind every block lies a red zone of 512 to 1023 bytes, filled when the block is taken
  *        and compared when it is freed. A freed block is filled with 0xFF (no number in any
- *        floating-point type), kept from reuse for a while (at most 64 blocks and 1/16 of the
+ *        floating-point type), kept in quarantine for a while (at most 64 blocks and 1/16 of the
  *        device's memory; larger blocks are not kept), and compared before it is reused. Fills and
  *        comparisons are queued in stream order, and the host does not wait for them. Once damage
  *        is found, the next ashlar_free(), ashlar_free_on() or ashlar_allocator_check() returns
@@ -352,7 +349,7 @@ typedef enum ashlar_guard {
 #define ASHLAR_CONFIG_BYTES_MIN ((uint64_t)2 << 20)  /* the least limit: one handle */
 #define ASHLAR_CONFIG_BYTES_MAX ((uint64_t)64 << 40) /* the most that an option in bytes may be */
 #define ASHLAR_CONFIG_EVENTS_MAX ((uint64_t)1 << 26)
-#define ASHLAR_CACHE_NONE UINT64_MAX /* of cache_bytes: no thread caches */
+#define ASHLAR_CACHE_NONE UINT64_MAX /* a value of cache_bytes: no thread caches */
 
 /*
  * One row per option: type, field, key, kind, lowest, highest, default, words, description.
@@ -361,8 +358,8 @@ typedef enum ashlar_guard {
  *          COUNT     digits
  *          FRACTION  a decimal number above the lowest, up to the highest
  *          CHOICE    one of the words; word i stands for value i
- *   words  CHOICE: the words; BYTES: the name of the default, which is 0 in the field. If this name
- *          is not "0", a 0 in the text is UINT64_MAX in the field, and means none
+ *   words  CHOICE: the words; BYTES: what stands in the text for the default, 0 in the field. If
+ *          that is not "0" (but "auto"), a 0 in the text is UINT64_MAX in the field, and means none
  *
  * In a field, 0 stands for the default.
  */
@@ -483,13 +480,13 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_with(ashlar_d
  * may use. What this header says of blocks holds for its blocks, too, with these differences:
  *
  *   the host   may use a block as soon as it has it: no queued work uses the memory that is handed
- *              out. A request waits on the host for such work where memory ends, as at a limit
- *   stream     of ashlar_alloc(): its work uses the block, as ashlar_record_stream() would say; so
- *              ashlar_free() comes behind what was queued on it, a copy from the block for example
+ *              out. If all free memory is still in use by queued work, the request waits for that
+ *   stream     of ashlar_alloc(): it counts as a user of the block, as by ashlar_record_stream().
+ *              So a freed block is reused after what was queued there, such as a copy from it
  *   steps      plan nothing, and there are no thread caches
  *
  * config    NULL: all options are 0. Those of device memory (guard, zero, nvtx, share) are refused;
- *           reserve and limit count host memory, of which the host's is the end
+ *           reserve and limit count host memory, and the host's memory is the highest limit
  *
  * Ownership: the caller owns *out; the device must outlive it.  Threads: any.
  * Errors:    as for ashlar_allocator_create_with().
@@ -507,10 +504,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_host(ashlar_d
  *   damage (guard=fill)   made in the thread whose call returns ASHLAR_EDAMAGE, or in the thread
  *                         that destroys the allocator
  *   leaks (leaks=on)      all live blocks by tag and size, most bytes first. Made by
- *                         ashlar_allocator_destroy(). For an allocator that is never destroyed it
- *                         is made when the process exits; then it makes
- *                         no driver call, since the driver may be gone, and is left out if another
- *                         thread is inside the allocator
+ *                         ashlar_allocator_destroy(); for an allocator that is never destroyed,
+ *                         when the process exits, without a driver call, since the driver may be
+ *                         gone, and only if no other thread is in a call of the allocator
  */
 typedef void (*ashlar_report_fn)(const char *line, void *user);
 
@@ -553,10 +549,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_usable_bytes(ashlar_allocator 
                                                                const void *ptr, size_t *out);
 
 /*
- * With share=on (allocator.h), the segment that a live block lies in, whole: what NCCL registers.
+ * With share=on: the whole segment that a live block lies in, which is what NCCL registers.
  *
  * ptr           the block, or an address in it
- * base, bytes   unchanged on failure; a multiple of 2 MiB, like what CUDA recommends
+ * base, bytes   unchanged on failure; multiples of 2 MiB, and of CUDA's recommended granularity
  *
  * Threads: any.  Cost: a lock and a search; no driver call.
  * Errors:  ASHLAR_EPOINTER (no live block), ASHLAR_ENOTSUP (share=off).
@@ -566,8 +562,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_segment(ashlar_allocator *allo
                                                           size_t *bytes);
 
 /*
- * The size of each such segment is a multiple of this many bytes; 1: share=off. If new memory is
- * taken for a block of such a size, the block has the segment to itself. Threads: any.
+ * With share=on each segment's size is a multiple of this many bytes; 1: share=off. If new memory
+ * is taken for a block of such a size, the block has the segment to itself. Threads: any.
  */
 ASHLAR_API size_t ashlar_allocator_segment_granularity(const ashlar_allocator *allocator);
 
@@ -604,8 +600,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_reserve(ashlar_alloc
                                                                     size_t bytes);
 
 /*
- * `line` says what happened; it is valid only during the call. No lock is held, so the function may
- * call ashlar.
+ * Receives a warning of a sealed allocator (ASHLAR_SEAL_WARN). `line` says what happened; it is
+ * valid only during the call. No lock is held, so the function may call ashlar.
  */
 typedef void (*ashlar_warn_fn)(void *user, const char *line);
 
@@ -669,8 +665,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_check(ashlar_allocat
 /* ---- graph pools ---- */
 
 /*
- * memory of CUDA graphs: blocks that belong to a graph as long as it can be
- * launched.
+ * A pool holds the blocks of a captured CUDA graph as long as the graph can be launched.
  *
  * Every launch of a captured graph uses the addresses that were captured. So allocations during the
  * capture come from a pool, and nobody else gets this memory until the pool is released:
@@ -683,10 +678,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_check(ashlar_allocat
  *     ... instantiate, launch, destroy the graph ...
  *     ashlar_graph_pool_release(pool, stream of the last launch);
  *
- * Blocks freed during the capture are reused in the same capture, but not one whose last use is on
+ * Blocks freed during the capture are reused in the same capture, except those whose last use is on
  * another stream (ashlar_free_on(), ashlar_record_stream()); blocks still live when it ends are the
- * graph's results. A block taken outside the capture must stay live as long as a graph that
- * uses it is launched.
+ * graph's results. A block from outside the capture must stay live while a graph uses it.
  */
 
 typedef struct ashlar_graph_pool ashlar_graph_pool;
@@ -700,10 +694,10 @@ typedef struct ashlar_graph_pool ashlar_graph_pool;
  * to another stream only if that use is known to be over. So this function asks, before the
  * capture, how far the stream is: what it has freed, and is done with, may serve the capture.
  *
- * stream   the stream that is about to be captured, named from now on (see the top of allocator.h);
+ * stream   the stream that is about to be captured, named from now on (see the top of this file);
  *          end its pool before forgetting the stream. The legacy default stream cannot be captured.
- *          If a capture spans several streams, each that memory is taken for needs a pool of its
- *          own
+ *          If a capture spans several streams, each stream that memory is taken for needs its own
+ *          pool
  * out      unchanged on failure
  *
  * Ownership: the caller owns *out, and must call ashlar_graph_pool_release() before destroying the
@@ -748,7 +742,7 @@ ASHLAR_API void ashlar_graph_pool_end(ashlar_graph_pool *pool);
  *
  * pool     a pool that ashlar_graph_pool_end() was called for; NULL is allowed and does nothing
  * stream   the stream of the last launch, or any stream whose later work comes after all uses of
- *          the pool's blocks; named from now on (see the top of allocator.h)
+ *          the pool's blocks; named from now on (see the top of this file)
  *
  * Ownership: `pool` is destroyed; on failure nothing changes.
  * Threads:   any.  Stream: an event is recorded.

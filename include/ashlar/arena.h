@@ -101,8 +101,7 @@ typedef struct ashlar_tensor_info {
 /* Make an arena without tensors. Ownership: the caller owns *out. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_create(ashlar_arena **out);
 
-/* Destroy an arena, and free its regions in the order of the stream they were taken for. NULL is
- * allowed. */
+/* Destroy an arena, and free its regions in the order of their stream. NULL is allowed. */
 ASHLAR_API void ashlar_arena_destroy(ashlar_arena *arena);
 
 /* Declare one tensor, as a group of its own. *tensor gets the tensor's number, from 0; `tensor` may
@@ -125,8 +124,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_add_group(ashlar_arena *
                                                                   const ashlar_tensor_spec *specs,
                                                                   size_t count, size_t *first);
 
-/* Choose how optimizers treat `tensor`. Optimizers that exist already keep the options they were
- * made with.
+/* Choose how optimizers treat `tensor`. Existing optimizers keep the options they were made with.
  *
  * Errors: ASHLAR_EINVAL (no such tensor; rate_scale negative or not finite). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
@@ -159,8 +157,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_commit(ashlar_arena *are
                                                                ashlar_stream stream,
                                                                unsigned regions);
 
-/* Add regions after commit, filled with zeros on `stream`. Regions that the arena already has stay
- * as they are.
+/* Add regions after commit, filled with zeros on `stream`. Regions that are there stay unchanged.
  *
  * Errors: ASHLAR_EINVAL (not committed; `regions` has a bit of no region), and those of
  *         ashlar_alloc() and ashlar_fill(). On failure no region is added. */
@@ -204,8 +201,8 @@ typedef struct ashlar_arena_bucket {
     size_t offset;       /* bytes, in ASHLAR_LAYOUT_STORAGE; a multiple of 256 */
     size_t bytes;        /* a multiple of 256 * world_size */
     ashlar_dtype dtype;  /* of every element */
-    size_t first_tensor; /* it holds the gradients of the tensors numbered */
-    size_t tensor_count; /*     first_tensor .. first_tensor + tensor_count - 1 */
+    size_t first_tensor; /* the number of its first tensor; the others follow */
+    size_t tensor_count;
 } ashlar_arena_bucket;
 
 ASHLAR_API size_t ashlar_arena_bucket_count(const ashlar_arena *arena); /* 0 before commit */
@@ -256,12 +253,12 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_unbind(ashlar_arena *are
  * ashlar_arena_flatten() repairs pointers that were changed.
  *
  * Errors: ASHLAR_EMOVED (a defect; the detail names the tensor or region, and its present address),
- * ASHLAR_EINVAL (not committed). Cost:   no driver call; some nanoseconds per pointer and tensor
- * and a look-up per region, little enough for every step. */
+ *         ASHLAR_EINVAL (not committed).
+ * Cost:   no driver call; some nanoseconds per pointer and tensor and a look-up per region, little
+ *         enough for every step. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check(const ashlar_arena *arena);
 
-/* Check that all padding is zero, and report the first byte that is not, in the order of regions
- * and addresses.
+/* Check that all padding is zero, and report the first byte, by region and address, that is not.
  *
  * Stream: queues copies on `stream`, and waits on the host until they have run.
  * Errors: ASHLAR_EDAMAGE (a byte is not zero; the detail names region, offset and the tensor before
@@ -272,11 +269,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check(const ashlar_arena
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check_padding(const ashlar_arena *arena,
                                                                       ashlar_stream stream);
 
-/* ---- gathering scattered tensors ---- */
-
-/*
- * gather scattered tensors into a region of an arena.
- */
+/* ---- gathering scattered tensors into a region ---- */
 
 /* A pointer of the program, and the tensor of the arena that the memory behind it belongs to. */
 typedef struct ashlar_flatten_item {
@@ -337,10 +330,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_flatten(
 /* ---- replicas ---- */
 
 /*
- * a copy of an arena on another device, contiguous there from the start.
- *
- * A replica has the same layout as its source: the same offsets and buckets. It never needs
- * flattening, since its tensors never lie anywhere else.
+ * A replica is a copy of an arena, for example on another device. It has the layout of its source:
+ * the same offsets and buckets. It never needs ashlar_arena_flatten(), since its tensors never lie
+ * anywhere else.
  */
 
 /* Make an arena with the tensors, options and buckets of `source`, and copy `regions` to it: one
@@ -386,7 +378,7 @@ ASHLAR_API void *ashlar_arena_rebase(const ashlar_arena *from, const ashlar_aren
 /* ---- files ---- */
 
 /*
- * save an arena to a file, and load it again.
+ * An arena can be saved to a file, a checkpoint, and loaded again.
  *
  * The file has the public safetensors format, so that other programs read and write such files. It
  * holds one tensor for each tensor of the arena, with the same name, shape and type. The tensors of
@@ -397,8 +389,7 @@ ASHLAR_API void *ashlar_arena_rebase(const ashlar_arena *from, const ashlar_aren
  *     optimizer.moment1.NAME    F32, or F64 for an F64 tensor; likewise optimizer.moment2.NAME
  *     optimizer.master.NAME     F32, for F16 and BF16 tensors
  *
- * Gradients are not saved. The metadata is a list of keys with texts, which only the caller
- * interprets.
+ * Gradients are not saved. The metadata is a list of keys with texts, of the caller's choice.
  *
  * A save replaces FILE as a whole or not at all: the data goes to a new file in the same folder,
  * which nobody else can open, is made durable, and gets FILE's name, with FILE's permissions or, if
@@ -434,8 +425,8 @@ typedef struct ashlar_checkpoint_pair {
  *         ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, ASHLAR_EIO, ASHLAR_EDRIVER. The file is then as it
  *         was, unless the detail says that the new file is in place and only the folder could not
  *         be made durable.
- * Cost:   2 MiB of host memory, and a copy from the device for each MiB of a region, in which the
- *         one before is written. A software device's regions are written in place.
+ * Cost:   2 MiB of host memory, and a copy from the device for each MiB of a region, while the MiB
+ *         before it is written to the file.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_save(
     const ashlar_arena *arena, const char *path, unsigned flags,
@@ -479,8 +470,8 @@ ASHLAR_API const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file,
  *         the detail names it), ASHLAR_EINVAL (not committed, flags), ASHLAR_EHOSTMEM: the arena
  *         has not changed. ASHLAR_EIO (the file was cut since it was opened), ASHLAR_EDRIVER: some
  *         of the regions' bytes may have changed.
- * Cost:   2 MiB of host memory, and a copy to the device for each MiB of a region, in which the
- * next one is read. A software device's regions are read in place.
+ * Cost:   2 MiB of host memory, and a copy to the device for each MiB of a region, while the next
+ *         MiB is read from the file.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_load(ashlar_arena *arena,
                                                                   const ashlar_checkpoint *file,

@@ -2,9 +2,9 @@
  * base.h - what all of ashlar's headers share: linkage, results of calls, element types, versions.
  *
  * STRUCTURES OF OPTIONS. In all of ashlar's structures that a program fills in, 0 is the default,
- * so that a field which is left out does what its comment says of 0. "Never" and "none" have names
- * of their own. A field that must be given is refused at 0. A structure of options at NULL stands
- * for one that is all 0.
+ * so that a field which is left out does what its comment says of 0. Where 0 is the default but
+ * "never" or "none" is possible, that has a named constant. A field that must be given is refused
+ * at 0. NULL in place of a structure of options stands for one that is all 0.
  */
 #ifndef ASHLAR_BASE_H
 #define ASHLAR_BASE_H
@@ -114,7 +114,7 @@ static inline size_t ashlar_dtype_bytes(ashlar_dtype dtype) {
 
 /* "F32" and so on; NULL for any other value. Threads: any. */
 static inline const char *ashlar_dtype_name(ashlar_dtype dtype) {
-    static const char *none; /* NULL, in words that are C's and no warning of C++ */
+    static const char *none; /* NULL, without C++ compilers' warning about that macro */
     switch (dtype) {
         ASHLAR_DTYPE_MAP(ASHLAR_DTYPE_TEXT)
     case ASHLAR_DTYPE_COUNT:

@@ -14,15 +14,14 @@
  * used next. ashlar does not know the program's streams. So freed memory gathers; when a request
  * finds no other memory, the host waits for the device, once for all that has gathered (CUDA waits
  * at each free). cudaMallocAsync() and cudaFreeAsync() do not wait, except that the host waits in
- * the same way before such memory first serves another stream. A stream may be destroyed right
- * after the call.
+ * the same way before memory freed on one stream first serves another. A stream may be destroyed
+ * right after the call.
  *
  * Freed page-locked memory gathers in the same way. The wait is then for every device of the
  * process, since each may copy from and to that memory, but not for work in contexts other than the
  * primary ones. The memory is taken in pieces of 2 MiB or more; asked for the extent of a block,
  * CUDA reports the whole piece. cudaHostAlloc() stays CUDA's, and so does cudaMallocHost() with
- * flags in C++. A program that knows its streams waits less with
- * ashlar_allocator_create_host().
+ * flags in C++. A program that can name its streams waits less with ashlar_allocator_create_host().
  *
  * STEPS. A loop whose steps allocate alike calls the driver no more after its first steps (plan.h):
  *
@@ -56,9 +55,8 @@
 #include <stddef.h>
 
 #include <ashlar/allocator.h>
-#include <ashlar/device.h>
 #include <ashlar/base.h>
-#include <ashlar/allocator.h>
+#include <ashlar/device.h>
 
 ASHLAR_BEGIN_DECLS
 
@@ -78,10 +76,7 @@ ASHLAR_API int ashlar_cuda_malloc_async(int device, void **ptr, size_t bytes, as
 ASHLAR_API int ashlar_cuda_free(void *ptr);
 ASHLAR_API int ashlar_cuda_free_async(void *ptr, ashlar_stream stream);
 
-/*
- * Reserved bytes of the device that no block uses, so that a program may count them as free.
- * Threads: any.
- */
+/* Reserved bytes of the device that no block uses: a program may count them free. Threads: any. */
 ASHLAR_API size_t ashlar_cuda_spare_bytes(int device);
 
 /*
@@ -112,8 +107,8 @@ ASHLAR_API int ashlar_cuda_free_host(void *ptr);
 ASHLAR_API ashlar_allocator *ashlar_cuda_allocator(int device);
 
 /* What cudaStreamDestroy() does first: ashlar_allocator_forget_stream() for each device. It always
- * succeeds; where no event could be recorded, memory last used on the stream stays unused. Threads:
- * any. */
+ * succeeds; if no event can be recorded, memory last used on `stream` stays unused. Threads: any.
+ */
 ASHLAR_API void ashlar_cuda_end_stream(ashlar_stream stream);
 
 ASHLAR_END_DECLS
@@ -245,7 +240,7 @@ static inline cudaError_t ashlar_cudaMallocHost(T **ptr, size_t bytes, unsigned 
                       : cudaHostAlloc((void **)(void *)ptr, bytes, flags);
 }
 
-/* The program names a pool of CUDA's, so CUDA serves the request. */
+/* Where the program names a memory pool of CUDA's, CUDA serves the request. */
 template <class T>
 static inline cudaError_t ashlar_cudaMallocAsync(T **ptr, size_t bytes, cudaMemPool_t pool,
                                                  cudaStream_t stream) {

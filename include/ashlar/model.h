@@ -7,8 +7,8 @@
  * sequences. Positions past a length are neither read nor counted. What is to be added up over
  * several steps (gradients of weights, a loss) is ADDED TO; clear it by ashlar_fill() before.
  *
- * A model is an arena of weights, an ashlar_rnn, an ashlar_ops, and a function that calls them;
- * model.h has the usual one, made of these parts.
+ * A model is an arena of weights, an ashlar_rnn, an ashlar_ops, and a function that calls them; the
+ * usual one, made of these parts, is ashlar_network, at the end of this file.
  */
 #ifndef ASHLAR_MODEL_H
 #define ASHLAR_MODEL_H
@@ -50,7 +50,7 @@ ASHLAR_API void ashlar_ops_destroy(ashlar_ops *ops);
  *
  * work    device memory, aligned to 256 bytes, which must outlive `ops` or the next call of this;
  *         NULL: none from here on
- * bytes   of it; less than ashlar_ops_work_bytes() makes products slower
+ * bytes   the size of `work`; less than ashlar_ops_work_bytes() makes products slower
  *
  * Ownership: the caller's. Work that is queued still uses the memory before it.
  * Threads:   no other call with `ops` may be under way.
@@ -210,7 +210,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_columns(const ashlar_ops 
  * likelier; of equal logits, the one with the lower number. Temperature first gives each class its
  * probability, then top_k drops classes, then top_p does; those kept keep their ratios. */
 typedef struct ashlar_sampling_config {
-    double temperature; /* >= 0: below 1 sharpens, above 1 flattens; 0: always the likeliest */
+    double temperature; /* >= 0; the lower, the likelier are likely classes; 1: as the logits say;
+                         * 0: always draw the likeliest */
     size_t top_k;       /* keep the top_k likeliest classes; 0: all */
     double top_p;       /* of the classes that top_k keeps, keep the fewest likeliest ones, at least
                          * one, that have this share of the probability; 0 and 1: all */
@@ -294,16 +295,15 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_init_weights(ashlar_arena *are
 /* ---- a whole network ---- */
 
 /*
- * a whole recurrent network, with one call for a training step and one for a
- * prediction: an embedding or plain inputs, a stack of recurrent layers, a linear layer, a loss.
+ * A whole recurrent network, with one call for a training step and one for a prediction: an
+ * embedding or plain inputs, a stack of recurrent layers, a linear layer, a loss.
  *
  *     x = embedding[tokens], or the inputs    y, h = RNN(x)    outputs = (y, or the last h) W^T + b
  *
- * It is made of the parts of rnn.h and model.h, which a program may put together otherwise. All
- * weights lie in one arena, under PyTorch's names, so that optimizer.h, arena.h and reduce.h
- * work on them. Each call takes its buffers from the allocator and gives them back before it
- * returns, so that a plan (plan.h) can serve them: after the warm-up they need no
- * call of the driver.
+ * It is made of rnn.h's layers and the operations above, which a program may put together
+ * otherwise. All weights lie in one arena, under PyTorch's names, so that optimizer.h, arena.h and
+ * reduce.h work on them. Each call takes its buffers from the allocator and gives them back before
+ * it returns, so that a plan (plan.h) can serve them: after the warm-up they need no driver call.
  *
  * Threads: one at a time per network.
  * Stream:  all calls on one stream, or on streams that wait for each other: on a CUDA device they
@@ -322,7 +322,7 @@ typedef struct ashlar_network_config {
     ashlar_rnn_config layers; /* input, hidden and layers must be given */
     size_t classes;           /* V, of an embedding in layers.input dimensions; 0: no embedding */
     size_t outputs;           /* O, 1.. */
-    ashlar_network_loss loss; /* the mean over the valid positions or elements (model.h) */
+    ashlar_network_loss loss; /* the mean over the valid positions or elements */
     bool last_only; /* one output for each sequence, from its last state; else one for each
                      * position */
 } ashlar_network_config;
@@ -378,7 +378,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_network_init(ashlar_network *n
  * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a buffer that is NULL or, on a
  *         software device, in the wrong memory: the detail names it; step: the arena has no
  *         gradients), ASHLAR_EOVERFLOW, and those of ashlar_alloc(), ashlar_rnn_forward() and the
- *         operations of model.h. Some gradients may have been written then. */
+ *         operations above. Some gradients may have been written then. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_network_step(ashlar_network *network,
                                                                const ashlar_network_batch *batch,
                                                                ashlar_stream stream);

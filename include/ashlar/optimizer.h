@@ -12,7 +12,7 @@
 
 ASHLAR_BEGIN_DECLS
 
-/* Name, text. */
+/* One row per kind of optimizer: name, text. */
 #define ASHLAR_OPTIMIZER_MAP(X) \
     X(SGD, "sgd")               \
     X(ADAM, "adam")             \
@@ -134,7 +134,8 @@ ASHLAR_API void ashlar_optimizer_destroy(ashlar_optimizer *optimizer);
 ASHLAR_API double ashlar_optimizer_learning_rate(const ashlar_optimizer *optimizer);
 
 /*
- * Queue one step over the whole arena: the norm, the decision, the update.
+ * Queue one step over the whole arena: compute the norm of the gradients, decide on scaling,
+ * clipping and skipping, update.
  *
  * learning_rate    >= 0
  * gradient_scale   > 0; multiplies the gradients: pass 1 / micro-batches after accumulation. With
@@ -145,7 +146,7 @@ ASHLAR_API double ashlar_optimizer_learning_rate(const ashlar_optimizer *optimiz
  * changes gradients. The first step sets the masters of fp16 and bf16 parameters from the
  * parameters.
  *
- * Stream:  queued; the device decides on scaling, clipping and skipping, without a host wait.
+ * Stream:  queued; it is the device that decides, without a host wait.
  * Errors:  ASHLAR_EINVAL (a value outside its range, or a rate that fp32 cannot hold),
  *          ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_ENOMEM (the driver could not queue it).
  * Cost:    on a software device one launch, shared by all cores: a pass over the gradients, then
@@ -165,8 +166,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step(ashlar_optimize
  *     sum        for each of the rank's ranges: adds the squares of its gradients, as they are
  *                stored, to ashlar_optimizer_sum_address(). The first sum after a decision begins
  *                at 0. The ranks then add their sums up, in place
- *     decide     the norm, whether to skip, and the factors from that sum; once a step
- *     update     any ranges, but each element at most once a step
+ *     decide     computes from that sum the norm, whether to skip, and the factors; once a step
+ *     update     updates any ranges, but each element at most once a step
  *
  * offset, bytes   a range of the storage layout, multiples of ASHLAR_ARENA_ALIGN; bytes may be 0
  *
@@ -205,13 +206,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_host(
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_device(
     ashlar_optimizer *optimizer, const ashlar_optimizer_state *state, ashlar_stream stream);
 
-/* ---- schedules ---- */
+/* ---- schedules: the learning rate of every step of a training ---- */
 
-/*
- * the learning rate of every step of a training.
- */
-
-/* Name, text. */
+/* One row per kind of schedule: name, text. */
 #define ASHLAR_SCHEDULE_MAP(X) \
     X(CONSTANT, "constant")    \
     X(COSINE, "cosine")        \

@@ -18,7 +18,7 @@
  * is dominated by the recorded step (or, after merging, by one of the merged steps). That is, if
  *   - one thread allocates, in the recorded order; it may stop early. If no steps were merged, it
  *     may also leave out recorded allocations whose tag and stream no later allocation of the step
- *     has, at most ASHLAR_PLAN_LOOK_AHEAD runs of alike ones in a row;
+ *     has, at most ASHLAR_PLAN_LOOK_AHEAD runs of ones alike in size, tag and stream in a row;
  *   - each allocation is no larger than the recorded one, and has the same tag and stream;
  *   - each block is freed, by any thread, before every allocation that came after the block's free
  *     in the recording;
@@ -30,43 +30,43 @@
  * Steps that leave out more, as steps on shorter sequences do, should be recorded and merged: see
  * build_after and ashlar_plan_record_next().
  *
- * WHAT A PLAN COSTS. No more memory than it saves, to a hundredth or a handle:
- *   - Where the slots of the largest recorded step serve the others, too, as those of the longest
- *     sequence often do, it alone is planned; record it first.
- *     Otherwise recorded steps are merged if one plan for all of them needs at most 1/256 more than
- *     the largest, or fits in as many handles. If not, the key is not planned, and steps_apart
- *     counts them. Give different tags to blocks of different purpose, or different
- *     keys to steps that are not alike.
+ * WHAT A PLAN COSTS. No more memory than it saves, to within a hundredth or a handle:
+ *   - If the slots of the largest recorded step serve the others, too, as those of the longest
+ *     sequence often do, only that step is planned; record it first. Otherwise recorded steps are
+ *     merged if one plan for all of them needs at most 1/256 more than the largest step, or fits in
+ *     as many handles. If not, the key is not planned, and steps_apart counts its steps. Give
+ *     different tags to blocks of different purpose, or different keys to steps that are not alike.
  *   - A plan's memory is taken from what is reserved and free, for which a build may wait, and a
  *     plan is given up if the allocator would still reserve more than it did for the recorded
- *     steps. (Dry runs reserve nothing; there the rule for merging is all.)
+ *     steps. (After dry runs, which reserve nothing, only the rule for merging applies.)
  *   - A step that misses leaves its plan if more would be mapped while the plan's memory is idle.
  *     What is live stays where it is, and the rest serves the step and later ones: the ordinary
- * path serves this key from now on, unless a step is recorded again that needs most of what is
- * free. Before a request in a step fails, the step leaves its plan, too.
- * ashlar_plan_stats.plans_left counts both. A step that leaves its plan in the midst finds free
- * memory in pieces: of 12,000 runs of drawn loops over sequences, whose sizes did not change with
- * the length, 1 in 900 reserved two or three handles more than without plans; of 4,000 whose sizes
- * did, 1 in 100 reserved up to half as much again; on average it was 0.9 % less
+ *     path serves this key from now on, unless a step is recorded again that needs most of what is
+ *     free. A step also leaves its plan before one of its requests fails.
+ * ashlar_plan_stats.plans_left counts plans given up or left. A step that leaves its plan midway
+ * finds free memory in pieces: of 12,000 runs of random loops over sequences, whose sizes did not
+ * change with the length, 1 in 900 reserved two or three handles more than without plans; of 4,000
+ * whose sizes did, 1 in 100 reserved up to half as much again; on average it was 0.9 % less
  * (tests/allocator/step/test_plan_cost.c).
  *
  * A block that several streams use, since it is marked by ashlar_record_stream() or freed on
  * another stream, keeps its slot until the step ends: no other allocation of the step has its
  * addresses. At the end of a step an event is recorded on each stream that used such blocks. When
- * the next step on the memory begins, the stream that owns the memory waits for it in its own
- * order: one event and one wait for each pair of streams and step at most, and no wait on the host.
- * A step is declined if such a stream is captured when it begins. So a plan takes up to the sum of
- * all such blocks of a step, as the cache does while the device is so far behind that none of them
- * is free again. Where the device keeps up, the cache takes less: for 200 drawn steps on two to
- * four streams, plans took 9.8 times the peak of live bytes, the cache 10.4 times and 2.7 times.
- * Such blocks are not planned if there is no memory for so many slots, or the recorded steps did
- * with less. ashlar_warmup_report.gap says how much it is after dry runs. Without plans a steady
- * step (plan.h) takes no less, since it holds such blocks, too.
+ * the next step on the memory begins, the stream that owns the memory waits for these events in its
+ * own order: at most one event and one wait for each pair of streams and step, and none on the
+ * host. A step is declined if such a stream is captured when it begins. So a plan takes up to the
+ * sum of all such blocks of a step, as a caching allocator does while the device is so far behind
+ * that none of them is free again. Where the device keeps up, caching takes less: for 200 random
+ * steps on two to four streams, plans took 9.8 times the peak of live bytes, caching 10.4 times
+ * with a device far behind, and 2.7 times with one that keeps up. Such blocks are not planned if
+ * there is no memory for so many slots, or the recorded steps needed less. After dry runs
+ * ashlar_warmup_report.gap says how much it is. A steady step (see the warm-up, below) takes no
+ * less without a plan, since it keeps such blocks to its end, too.
  *
  * Allocations that were live at the end of the recorded step are not planned: the ordinary path
  * serves them, in the recorded step and later. Nor are requests that the recorded step was refused
- * for lack of memory: a replayed step that makes them, too, goes by the ordinary path, which is no
- * miss, and it finds its next slot all the same.
+ * for lack of memory: if a replayed step makes one, the ordinary path serves it, which counts as no
+ * miss, and the step's next allocation finds its slot all the same.
  *
  * When a step diverges, the ordinary path serves it until its allocations match the plan again.
  * Every allocation is checked: its slot must be large enough, be for the right stream, and overlap
@@ -77,8 +77,8 @@
  *
  * Plan memory that no step uses serves any request that finds no other memory, and a request of a
  * step before more is mapped. The next step on such a plan takes memory for it again, which calls
- * the driver only if what it gave up is not free any more; the slots keep their offsets. If there
- * is no memory then, or more would be reserved than for the recorded steps, the step is declined.
+ * the driver only if the memory that the plan lent is not free; the slots keep their offsets. If
+ * there is none, or more would be reserved than for the recorded steps, the step is declined.
  */
 #ifndef ASHLAR_PLAN_H
 #define ASHLAR_PLAN_H
@@ -95,12 +95,13 @@ ASHLAR_BEGIN_DECLS
 typedef struct ashlar_allocator ashlar_allocator; /* allocator.h */
 
 enum {
-    ASHLAR_PLAN_LOOK_AHEAD = 64,   /* runs of alike slots that a request may skip */
+    ASHLAR_PLAN_LOOK_AHEAD = 64,   /* a request may skip as many runs of equal slots: of one size,
+                                    * tag and stream */
     ASHLAR_PLAN_STREAMS_MAX = 128, /* per step; allocations on further streams are not planned */
 };
 
-#define ASHLAR_PLAN_SEARCH_NONE UINT64_MAX /* of search_ms */
-#define ASHLAR_PLAN_BUILD_NEVER UINT32_MAX /* of build_after */
+#define ASHLAR_PLAN_SEARCH_NONE UINT64_MAX /* a value of search_ms */
+#define ASHLAR_PLAN_BUILD_NEVER UINT32_MAX /* a value of build_after */
 
 typedef struct ashlar_plan_options {
     uint64_t search_ms;      /* most milliseconds to search for the packings of one call, and then
@@ -130,7 +131,7 @@ typedef enum ashlar_plan_miss {
 /* "larger than recorded" and so on; "unknown" if the value is not a miss. Threads: any. */
 ASHLAR_API const char *ashlar_plan_miss_text(ashlar_plan_miss miss);
 
-/* Counts are of steps that have ended. */
+/* Statistics of all plans of an allocator. Counts are of steps that have ended. */
 typedef struct ashlar_plan_stats {
     uint64_t memory_bytes; /* held by plans now; plans of one stream share memory. Less while plan
                             * memory serves other requests */
@@ -150,8 +151,8 @@ typedef struct ashlar_plan_stats {
     uint64_t misses[ASHLAR_PLAN_MISS_COUNT];
     uint64_t steps_apart; /* recorded steps that were not merged: one plan would need more memory
                            * than the largest step, so their key has none */
-    uint64_t plans_left;  /* plans that cost more than they saved: so the ordinary path serves their
-                           * keys */
+    uint64_t plans_left;  /* plans given up, or left in a step, since they cost more memory than
+                           * they saved: the ordinary path serves their keys */
 } ashlar_plan_stats;
 
 /* The sum of all misses, whatever their reason. Threads: any. */
@@ -235,11 +236,11 @@ ASHLAR_API void ashlar_plan_get_stats(ashlar_allocator *allocator, ashlar_plan_s
 /* ---- warm-up ---- */
 
 /*
- * before training, reserve the memory that steps of every length need.
+ * Before training, a warm-up reserves the memory that steps of every length need.
  *
  * A training step's allocations depend on the length of its sequences. The warm-up goes through all
- * lengths of a range, makes a plan (plan.h) of the largest sizes, takes the plan's memory, proves
- * the plan, and seals the allocator:
+ * lengths of a range, makes plans of them, takes the plans' memory, proves that they suffice, and
+ * seals the allocator:
  *
  *     ashlar_warmup_options options = {.stream = stream, .min_length = 1, .max_length = 512,
  *                                      .step = step, .dry_run = dry_run, .user = model};
@@ -261,24 +262,23 @@ ASHLAR_API void ashlar_plan_get_stats(ashlar_allocator *allocator, ashlar_plan_s
  *   - if plans do not serve all of its requests: the same blocks are live when it begins as when
  *     the warm-up ended; no memory was trimmed or limited since.
  * When a step begins, all blocks that earlier steps used on several streams can be reused: the
- * stream that such a block was taken for waits, in its own order, for those uses (see plan.h). If
- * plans do not serve all requests, the step also begins with an empty cache. If a program uses each
- * block on one stream only, the allocator calls no function of the driver at all.
+ * stream that such a block was taken for waits, in its own order, for those uses (WHAT A PLAN
+ * COSTS, above). If plans do not serve all requests, the step also begins with an empty cache. If a
+ * program uses each block on one stream only, the allocator calls no function of the driver at all.
  *
  * This is proven, not guessed: with the finished plans, every length has run from such a beginning,
- * and found all memory that it needs in memory that stays. If that does not prove the guarantee,
- * is_steady is false, and unsteady_because says why.
+ * and found all memory that it needs in memory that stays reserved. If that does not prove the
+ * guarantee, is_steady is false, and unsteady_because says why.
  */
 
-/* The most passes over all lengths. */
-enum { ASHLAR_WARMUP_PASSES_MAX = 16 };
+enum { ASHLAR_WARMUP_PASSES_MAX = 16 }; /* the most passes of a warm-up over all lengths */
 
 /*
  * Allocate and free as a step of `length` does, in the same order, from the allocator that is
- * warmed up. A dry run frees everything that it takes, on the same thread. It may try more than
- * there is, as the step does: what would exceed the limit, or the device's memory, beside the
- * blocks that are live, is refused (ASHLAR_ENOMEM), in the dry run and later. A failure ends the
- * warm-up, which returns this status; give the reason by ashlar_error_set().
+ * warmed up. A dry run frees everything that it takes, on the same thread. Like the step it may
+ * request more than there is: what would exceed the limit, or the device's memory, beside the
+ * blocks that are live, is refused (ASHLAR_ENOMEM), in the dry run and later. If this function
+ * fails, the warm-up ends and returns its status; give the reason by ashlar_error_set().
  */
 typedef ashlar_status (*ashlar_warmup_fn)(void *user, size_t length);
 
@@ -298,8 +298,9 @@ typedef struct ashlar_warmup_options {
     ashlar_warmup_fn dry_run;   /* makes a step's allocations without its work; called at least
                                  * twice for every length. At first it gets addresses without
                                  * memory, which must not be used. NULL: `step` is called instead,
-                                 * but only for the longest length of each bucket; then that must
-                                 * dominate (plan.h) the shorter ones */
+                                 * but only for the longest length of each range; then that must
+                                 * dominate the shorter ones, as a recorded step its replays (THE
+                                 * GUARANTEE at the top of this file) */
     void *user;                 /* passed to `step` and `dry_run`, of which one must be given */
 } ashlar_warmup_options;
 
@@ -337,8 +338,8 @@ typedef struct ashlar_warmup_report {
  *   6. wait for the device, and seal the allocator
  *
  * Afterwards the reserved memory holds the blocks that were live before, the plans, and the
- * allocations that are not planned (see plan.h), in units of the device's granularity. In a guard
- * mode or without thread caches there are no plans, and only steps 4 to 6 are done.
+ * allocations that are not planned, in units of the device's granularity. In a guard mode or
+ * without thread caches there are no plans, and only steps 4 to 6 are done.
  *
  * options   pass the same to ashlar_warmup_key(). Earlier plans and recordings of the keys are
  *           replaced, as are those of an earlier warm-up with the same `key`
@@ -352,37 +353,34 @@ typedef struct ashlar_warmup_report {
  *          ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW, ASHLAR_EDRIVER, and those of `step` and `dry_run`.
  *          After an error the keys have no plans, the plans' memory is given back, and this call
  *          has not sealed the allocator.
- * Cost:    O(lengths x allocations), a packing for each bucket, two waits for the device.
+ * Cost:    O(lengths x allocations), a packing for each plan, two waits for the device.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_allocator_warmup(ashlar_allocator *allocator, const ashlar_warmup_options *options,
                         ashlar_warmup_report *report);
 
-/*
- * The key of steps of `length`, or of the nearest length if it is out of range.
- * Threads: any.
- */
+/* The key of steps of `length`, or of the nearest length if it is out of range. Threads: any. */
 ASHLAR_API uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length);
 
-/* Lengths that one plan serves. */
+/* Neighbouring lengths that one plan serves. */
 typedef struct ashlar_warmup_range {
     size_t first_length, last_length;
     uint64_t plan_bytes; /* bytes of its plan, on all streams; 0: no plan, so that the ordinary path
                           * serves its steps. The plans of a stream share one memory */
     uint64_t peak_bytes; /* the most that its recorded steps have live at once on each stream, in
                           * multiples of 512 B, summed over the streams; 0: none is recorded */
-    uint64_t steps;      /* steps of the key that have ended since the warm-up */
+    uint64_t steps;      /* steps of these lengths that have ended since the warm-up */
     uint64_t calls;      /* driver calls of all threads while these steps were under way, without
                           * those that pick a device */
     uint64_t own_calls;  /* of these calls, the number made by the allocator */
 } ashlar_warmup_range;
 
 /*
- * List the buckets of the last warm-up with these options, the shortest lengths first: what each
- * bucket needs, and how many driver calls its steps have made so far.
+ * List the ranges of the last warm-up with these options, the shortest lengths first: what each
+ * range needs, and how many driver calls its steps have made so far.
  *
- * out       [capacity]; NULL: only count the buckets
- * count     receives the number of buckets; those that `out` has no room for are left out
+ * out       [capacity]; NULL: only count the ranges
+ * count     receives the number of ranges; those that `out` has no room for are left out
  *
  * Threads: any.  Errors: ASHLAR_EHOSTMEM.
  * Cost:    takes the lock. O(keys^2).
@@ -394,7 +392,7 @@ ashlar_warmup_list_ranges(ashlar_allocator *allocator, const ashlar_warmup_optio
 /* ---- the largest size that fits ---- */
 
 /*
- * how large a program may be on a device of a given size, found without such a device.
+ * ashlar_fit() finds how large a program may be on a device of a given size, without such a device.
  *
  *     static ashlar_status try_batch(void *user, ashlar_allocator *memory, size_t batch) {
  *         ... take what outlives steps from `memory`, warm up with a dry run, give all back
@@ -403,8 +401,8 @@ ashlar_warmup_list_ranges(ashlar_allocator *allocator, const ashlar_warmup_optio
  *     ashlar_fit(device, &options, &fit);    a software device of 24 GiB or more
  *
  * The callback does all that takes memory, and none of the work: ashlar_allocator_warmup() with a
- * dry run (plan.h) goes through every length that way. So a trial takes milliseconds, and the
- * memory need not be there: open the software device with ASHLAR_SOFT=memory=1TiB,touch=off.
+ * dry run goes through every length that way. So a trial takes milliseconds, and the memory need
+ * not be there: open the software device with ASHLAR_SOFT=memory=1TiB,touch=off.
  *
  * The result is exact for what an allocator takes, in units of its memory handles. For a CUDA
  * device with cuDNN, whose work spaces have other sizes than on the CPU, it is an estimate.
@@ -422,8 +420,8 @@ typedef struct ashlar_fit_options {
     void *user;          /* passed to `run` */
     size_t min_value;    /* 0 stands for 1 */
     size_t max_value;    /* min_value .. ; must be given */
-    size_t device_bytes; /* of the device to fit on, rounded down to 2 MiB; no more than `device`
-                          * has. 0: all that `device` has */
+    size_t device_bytes; /* memory of the device to fit on, rounded down to 2 MiB; no more than
+                          * `device` has. 0: all that `device` has */
 } ashlar_fit_options;
 
 typedef struct ashlar_fit_result {
@@ -455,11 +453,11 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_fit(ashlar_device *device,
 /* ---- packing by itself ---- */
 
 /*
- * offsets for buffers whose sizes and lifetimes are known in advance.
+ * ashlar_pack() finds offsets for buffers whose sizes and lifetimes are known in advance.
  *
- * Buffers that are live at the same time must not overlap, and together need as few bytes as
- * possible. The packer is a pure function: it takes no device memory, and the same buffers with the
- * same options, and time enough, give the same offsets on every machine.
+ * Buffers that are live at the same time must not overlap, and all together should need as few
+ * bytes as possible. It is a pure function: it takes no device memory, and the same buffers with
+ * the same options, and time enough, give the same offsets on every machine.
  *
  *     const ashlar_pack_buffer buffers[] = {{4096, 0, 3}, {1024, 1, 2}, {2048, 3, 5}};
  *     const ashlar_pack_options options = {.alignment = 256, .time_budget_ms = 1000};
@@ -476,19 +474,19 @@ typedef struct ashlar_pack_buffer {
 
 /* The packer's progress. */
 typedef struct ashlar_pack_progress {
-    size_t plan_bytes;    /* of the best plan so far; 0 before the first one */
-    size_t bound_bytes;   /* no plan is smaller */
+    size_t plan_bytes;    /* size of the best plan so far; 0 before the first one */
+    size_t bound_bytes;   /* no plan can be smaller */
     uint64_t elapsed_ms;  /* since the call began */
     const char *strategy; /* the method being tried; never NULL */
 } ashlar_pack_progress;
 
 typedef struct ashlar_pack_options {
-    size_t alignment;        /* of every offset, in bytes; a power of two; 0 stands for 1 */
+    size_t alignment;        /* bytes; every offset is a multiple. A power of two; 0 stands for 1 */
     size_t capacity_bytes;   /* stop at the first plan that fits in it; 0: find the smallest plan */
     uint64_t time_budget_ms; /* until the search ends, the greedy orders included; 0: no search */
     /* Called at most ten times a second; false: stop, and keep the best plan. NULL: not wanted. */
     bool (*progress)(void *user, const ashlar_pack_progress *now);
-    void *user; /* of `progress` */
+    void *user; /* passed to `progress` */
 } ashlar_pack_options;
 
 typedef struct ashlar_pack_result {
@@ -506,7 +504,8 @@ typedef struct ashlar_pack_result {
  * budget, and that plan is more than 0.5 % above the bound, or above the capacity, a search
  * follows, which only ever replaces a plan by a better one. With more than 10,900 buffers, the time
  * budget is spent on the search instead of some of the orders; with more than 32,768, instead of
- * all. There, a budget too short for the search (milliseconds) can give a larger plan than none.
+ * all. There, a budget too short for the search (milliseconds) can give a larger plan than a budget
+ * of 0.
  *
  * buffers   [count]; may be NULL if count is 0, which gives a plan of 0 bytes
  * options   NULL: all options are 0

@@ -26,7 +26,7 @@
 
 ASHLAR_BEGIN_DECLS
 
-/* Queue a collective on `stream` for `elements` of `dtype` at `data`, in place. */
+/* Queue a collective on `stream`, in place, for `elements` elements of type `dtype` at `data`. */
 typedef ashlar_status (*ashlar_collective_fn)(void *context, void *data, size_t elements,
                                               ashlar_dtype dtype, ashlar_stream stream);
 
@@ -138,16 +138,15 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_gather(ashlar_reducer 
 /* ---- ranks ---- */
 
 /*
- * joins the processes that train together, and runs the collectives of reduce.h between
- * them, by MPI or NCCL.
+ * ashlar_ranks joins processes for one training, and runs their collectives, by MPI or NCCL.
  *
  * A launcher (mpirun) starts the same program several times; each process is a rank. The library
  * ashlar-mpi, which makes the calls of MPI, is loaded at run time: the one built for the MPI whose
  * launcher started the program. On software devices MPI does the collectives, in a stream's order.
  * On CUDA devices, one for each rank, NCCL does them; it is found at run time, too.
  *
- * Before each collective the ranks compare on the host what they are about to do. If one rank is
- * about to do something else, or does not come within the timeout, all collectives from then on do
+ * Before each collective the ranks compare on the host which one they are about to run. If a rank
+ * is about to run another one, or does not come within the timeout, all collectives from then on do
  * nothing, on every rank that is still there, and ashlar_ranks_check() names the rank and the
  * collective.
  *
@@ -158,7 +157,7 @@ typedef struct ashlar_ranks ashlar_ranks;
 
 /* In which order the elements of all ranks are added up. */
 typedef enum ashlar_ranks_order {
-    ASHLAR_RANKS_FASTEST, /* MPI's or NCCL's */
+    ASHLAR_RANKS_FASTEST, /* the order that MPI or NCCL chooses */
     /* As a binary tree over the ranks: ((0 + 1) + (2 + 3)) + .... The sums have the same bits as
      * those of fewer ranks, if each of these first adds up its neighbouring parts as such a tree.
      * Needs 2^k ranks. A sum sends all elements log2(ranks) times */
@@ -166,8 +165,7 @@ typedef enum ashlar_ranks_order {
     ASHLAR_RANKS_ORDER_COUNT
 } ashlar_ranks_order;
 
-/* How many processes the launcher has started, this one included, as the environment says. 1: there
- * is no launcher. */
+/* How many processes the launcher started, as the environment says; 1: there is no launcher. */
 ASHLAR_API size_t ashlar_ranks_started(void);
 
 /* Join the other ranks. Once per process; every rank must.
@@ -185,8 +183,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_open(const char *library
                                                              uint32_t timeout_ms,
                                                              ashlar_ranks **out);
 
-/* Leave the other ranks. No collective may be queued, nor may there be a table for a CUDA device.
- * NULL is allowed.
+/* Leave the other ranks. No collective may be queued; call ashlar_ranks_drop_collectives() before,
+ * if there is a table for a CUDA device. NULL is allowed.
  *
  * has_failed   true: end all ranks, and this process too, with status 1. false: wait until the
  *              others leave, too */
@@ -195,9 +193,10 @@ ASHLAR_API void ashlar_ranks_close(ashlar_ranks *ranks, bool has_failed);
 ASHLAR_API size_t ashlar_ranks_rank(const ashlar_ranks *ranks); /* 0 .. count - 1 */
 ASHLAR_API size_t ashlar_ranks_count(const ashlar_ranks *ranks);
 
-/* Fill the table for a reducer. Its all_reduce serves other data, too: in any memory on a software
- * device, in device memory on a CUDA device. On CUDA devices every rank must make this call, and a
- * collective returns when all ranks have come to queue it; a thread then watches whether it ends.
+/* Get a table of collectives for a reducer. Its all_reduce serves other data, too: in any memory on
+ * a software device, in device memory on a CUDA device. On CUDA devices every rank must make this
+ * call, and a collective returns when all ranks have come to queue it; a thread then watches
+ * whether it ends.
  *
  * Ownership: the table is good until ashlar_ranks_drop_collectives() or the next call of this
  *            function; the device must outlive it, and its queued work.
@@ -209,8 +208,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_collectives(ashlar_ranks
                                                                     ashlar_ranks_order order,
                                                                     const ashlar_collectives **out);
 
-/* Give back what the table holds of the device; the ranks stay joined. Does nothing without a
- * table.
+/* Give back what the table of collectives holds on its device; the ranks stay joined. Does nothing
+ * if there is no table.
  *
  * has_failed   true: give up queued collectives. false: all must have ended, on every rank */
 ASHLAR_API void ashlar_ranks_drop_collectives(ashlar_ranks *ranks, bool has_failed);
@@ -222,7 +221,8 @@ ASHLAR_API void ashlar_ranks_mark(ashlar_ranks *ranks, uint64_t step, uint64_t f
 
 /* Whether all collectives that have run so far did what they should.
  *
- * Errors: ASHLAR_EIO: a rank did not come, or came with something else; the detail names both. */
+ * Errors: ASHLAR_EIO: a rank did not come to a collective, or came to another one than this rank;
+ *         the detail names both. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_check(ashlar_ranks *ranks);
 
 /* How long this rank was in collectives so far, waits for other ranks included; on a CUDA device,

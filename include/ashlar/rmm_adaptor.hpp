@@ -23,8 +23,7 @@
  * needs C++20.
  *
  * RMM does not say when a stream ends. So both classes have the allocator watch its streams
- * (ashlar_allocator_watch_streams()): a stream must be alive in the calls that name it, as RMM
- * asks.
+ * (ashlar_allocator_watch_streams()): as RMM asks, a stream must be alive in calls that name it.
  *
  * Both classes hold a pointer to the allocator, which must outlive them and everything that RMM
  * frees when the program ends. Copies of a resource compare equal. The size and address of every
@@ -169,8 +168,8 @@ class rmm_resource {
     }
 
     /*
-     * All work that uses the memory must be over. So any stream comes after it: the default one,
-     * whose handle is valid, while the one that the memory was taken for may have been destroyed.
+     * All work that uses the memory must be over, so any stream may be named as the last user: here
+     * the default one, which always exists. The one that took the memory may have been destroyed.
      */
     void deallocate_sync(void *ptr, std::size_t, std::size_t = default_alignment) noexcept {
         give(ptr, nullptr);
@@ -232,12 +231,12 @@ class rmm_resource {
     void give(void *ptr, ashlar_stream stream) noexcept {
         ashlar_status status = ashlar_free_on(allocator_, ptr, stream);
         if (status == ASHLAR_EHOSTMEM || status == ASHLAR_EDRIVER) {
-            /* The stream cannot be noted: once its work is over, that is not needed. */
+            /* The allocator cannot note the stream; once its work is over, it need not. */
             status = ashlar_stream_synchronize(ashlar_allocator_device(allocator_), stream);
             status = status == ASHLAR_OK ? ashlar_free(allocator_, ptr) : status;
         }
-        /* EDAMAGE: a guard mode has found damage, told by ashlar_allocator_set_report(); the block
-         * is freed. */
+        /* EDAMAGE: the block is freed; a guard mode found damage, which the function that was given
+         * to ashlar_allocator_set_report() has been told. */
         assert((status == ASHLAR_OK || status == ASHLAR_EDAMAGE) &&
                "not a block of this allocator, or its stream is gone");
         (void)status;

@@ -19,7 +19,7 @@ ASHLAR_BEGIN_DECLS
 /* ---- where the weights lie ---- */
 
 /*
- * where cuDNN's packed order places each weight of an RNN stack.
+ * The weights of an RNN stack lie in cuDNN's packed order.
  *
  * Element offsets in a stack of L layers in D directions, with input width I, hidden width H, G
  * gates, a state of P elements (the projection's width; P = H without projection) and N_b biases
@@ -41,7 +41,7 @@ ASHLAR_BEGIN_DECLS
  * byte, the PyTorch parameter that ashlar_rnn_declare() names.
  */
 
-/* Name, gates, text. With s = W x + bW and u = R h + bR for each gate:
+/* One row per cell: name, number of gates, text. With s = W x + bW and u = R h + bR for each gate:
  *
  *     LSTM         i, f, o = sigmoid(s + u)   g = tanh(s + u)
  *                  c' = f c + i g             h' = o tanh(c'), with a projection Wp (o tanh(c'))
@@ -74,11 +74,11 @@ typedef enum ashlar_rnn_math {
     ASHLAR_RNN_MATH_COUNT
 } ashlar_rnn_math;
 
-/* Which of cuDNN's algorithms computes the stack. The CPU has one of its own, and refuses what
- * these refuse. The persistent ones keep weights in the GPU's multiprocessors. They need
+/* Which of cuDNN's algorithms computes the stack. The CPU has one of its own, but refuses what the
+ * chosen one refuses. The persistent ones keep weights in the GPU's multiprocessors. They need
  * ASHLAR_RNN_BIAS_DOUBLE, no projection, and batches in which all sequences have `steps` time
- * steps, or may run that many (padding_is_free in rnn.h); F64 needs PERSIST_DYNAMIC. cuDNN may
- * refuse other sizes and GPUs as well.
+ * steps, or may run that many (padding_is_free in ashlar_rnn_batch); F64 needs PERSIST_DYNAMIC.
+ * cuDNN may refuse other sizes and GPUs as well.
  *
  * AUTO takes a persistent one where it is allowed and PyTorch's rule says that it is faster (small
  * H; on some GPUs one layer in F16), for each batch anew, and STANDARD elsewhere. Its reserve and
@@ -92,8 +92,8 @@ typedef enum ashlar_rnn_algorithm {
     ASHLAR_RNN_ALGORITHM_COUNT
 } ashlar_rnn_algorithm;
 
-/* With only input, hidden and layers set, it describes PyTorch's nn.LSTM(input, hidden, layers).
- * These three must be given. */
+/* A stack of layers. With only input, hidden and layers set, which must be given, it is PyTorch's
+ * nn.LSTM(input, hidden, layers). */
 typedef struct ashlar_rnn_config {
     size_t input;  /* I, 1.. */
     size_t hidden; /* H, 1.. */
@@ -108,8 +108,8 @@ typedef struct ashlar_rnn_config {
     ashlar_rnn_algorithm algorithm;
 } ashlar_rnn_config;
 
-/* The tensors of one pseudo-layer. Gates are contiguous, so each matrix takes one product for all
- * of them. */
+/* The tensors of one pseudo-layer. The gates' rows of a matrix follow each other, so one matrix
+ * product computes all gates. */
 typedef enum ashlar_rnn_tensor {
     ASHLAR_RNN_W,  /* [G*H, in(l)] */
     ASHLAR_RNN_R,  /* [G*H, P] */
@@ -161,10 +161,11 @@ typedef struct ashlar_rnn ashlar_rnn;
 
 /* A padded batch: sequence b has lengths[b] of `steps` time steps.
  *
- * cuDNN takes 65,535 time steps at once. More are run in as few chunks, about equal, on every
- * device: forward carries the states from chunk to chunk, backward carries their gradients from the
- * last chunk to the first. What is computed is the same, but the gradients of weights are summed in
- * another order. The stack must have one direction, and each sequence must reach the last chunk. */
+ * cuDNN takes up to 65,535 time steps at once. More are run, on every device, in as few chunks as
+ * possible, of about equal length: forward carries the states from chunk to chunk, backward their
+ * gradients from the last chunk to the first. What is computed is the same, but the gradients of
+ * weights are summed in another order. The stack must have one direction, and each sequence must
+ * reach the last chunk. */
 typedef struct ashlar_rnn_batch {
     size_t steps;           /* T, 1.. */
     size_t batch;           /* B, 1.. */
@@ -175,9 +176,9 @@ typedef struct ashlar_rnn_batch {
                             * seed in each step. On a CUDA device only the seed of an rnn's first
                             * such call counts, and later calls continue its random sequence,
                             * unless dropout_restarts is set */
-    /* On the CPU sequence b drops the outputs of sequence dropout_first + b * dropout_stride, so
-     * that parts of a batch drop what the whole one would: 0 and 0 stand for 0 and 1, and cuDNN
-     * takes nothing else. The same in all passes */
+    /* For a part of a batch, so that dropout zeroes what it would zero in the whole one: sequence b
+     * of the part is sequence dropout_first + b * dropout_stride of the whole. 0 and 0 stand for 0
+     * and 1, the only values on a CUDA device. The same in all passes */
     size_t dropout_first, dropout_stride;
     /* The caller promises that past the lengths x is finite, dy is 0 and y is not needed, and
      * passes no hy, cy, dhy and dcy. Then cuDNN may compute all sequences for `steps` steps, as
@@ -188,8 +189,9 @@ typedef struct ashlar_rnn_batch {
 } ashlar_rnn_batch;
 
 /* The buffers of the three calls, in device memory, with elements of the layout's type. The letters
- * of the shapes are those of rnn.h; states are in the order of pseudo-layers. Each call uses
- * only the fields whose comment names the call; fields marked LSTM are used only for that cell.
+ * of the shapes are those of "where the weights lie", above; states are in the order of
+ * pseudo-layers. Each call uses only the fields whose comment names the call; fields marked LSTM
+ * are used only for that cell.
  * Outputs are overwritten, except dweights, which is added to. No output may overlap another output
  * or an input. All buffers are in use until the queued work has run.
  *
@@ -202,7 +204,7 @@ typedef struct ashlar_rnn_buffers {
     const void *x;       /* [T, B, I]   forward, backward_weights; not read past the lengths */
     const void *hx;      /* [L*D, B, P] forward; NULL: zeros */
     const void *cx;      /* [L*D, B, H] forward, LSTM; NULL: zeros */
-    const void *weights; /* the stack's weights, packed (rnn.h); forward, backward_data */
+    const void *weights; /* the stack's weights, in packed order; forward, backward_data */
     void *y;             /* [T, B, D*P] forward; 0 past the lengths; direction 0 first in a row */
     void *hy;            /* [L*D, B, P] forward; may be NULL */
     void *cy;            /* [L*D, B, H] forward, LSTM; may be NULL */
@@ -223,7 +225,7 @@ typedef struct ashlar_rnn_buffers {
  * cuDNN 9 (libcudnn.so.9, or the file that the environment's ASHLAR_CUDNN names). An rnn holds no
  * weights. On a CUDA device it holds a cuDNN handle and, with dropout, cuDNN's random states (some
  * MiB); only this call takes their memory from the driver. It also checks that cuDNN expects every
- * weight where rnn.h places it.
+ * weight where ashlar_rnn_layout_view() says that it lies.
  *
  * Ownership: *out is the caller's; the device must outlive it.
  * Threads:   any. With cuDNN, calls on one rnn wait for each other; with dropout, queue its

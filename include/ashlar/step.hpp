@@ -6,7 +6,7 @@
  *         ...                                      allocate, queue work, free, by destructors, too
  *     }
  *
- * What is declared behind it in the scope is destroyed before the step ends.
+ * Objects declared in the scope after `step` are destroyed before the step ends.
  */
 #ifndef ASHLAR_STEP_HPP
 #define ASHLAR_STEP_HPP
@@ -20,8 +20,8 @@ namespace ashlar {
 
 class [[nodiscard]] step {
   public:
-    /* Throws std::runtime_error with ashlar_error_detail(), if the step cannot begin. A null
-     * `allocator` is one that ashlar_cuda_allocator() did not find. */
+    /* Throws std::runtime_error with ashlar_error_detail(), if the step cannot begin, or if
+     * `allocator` is null, as ashlar_cuda_allocator() returns on failure. */
     step(ashlar_allocator *allocator, ashlar_stream stream, std::uint64_t key)
         : allocator_(allocator) {
         if (allocator == nullptr || ashlar_step_begin(allocator, stream, key) != ASHLAR_OK) {
@@ -33,7 +33,7 @@ class [[nodiscard]] step {
     step &operator=(const step &) = delete;
 
     ~step() {
-        (void)end(); /* without a plan, the ordinary path serves the key's steps */
+        (void)end(); /* if this fails, the key has no plan, but its steps still get memory */
     }
 
     /* End the step here. Returns what ashlar_step_end() does; ASHLAR_OK if it has ended before. */
@@ -44,7 +44,7 @@ class [[nodiscard]] step {
     }
 
   private:
-    ashlar_allocator *allocator_; /* null: it has ended */
+    ashlar_allocator *allocator_; /* null: the step has ended */
 };
 
 } // namespace ashlar

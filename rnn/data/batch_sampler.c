@@ -26,8 +26,8 @@ struct ashlar_batch_sampler {
     drawn_item *drawn;                /* [window * batch], the window's items, for sorting */
     ashlar_batch_sampler_item *ready; /* [window * batch], the window's items in sorted order */
     size_t *batch_order;              /* [window] */
-    size_t batches_left;              /* still to hand out: the first entries of batch_order */
-    double handed_out;                /* items in all epochs so far; exact up to 2^53 */
+    size_t batches_left;              /* not handed out yet: the first entries of batch_order */
+    double handed_out;                /* items handed out in all epochs; exact up to 2^53 */
 };
 
 static void shuffle(ashlar_random *random, void *array, size_t count, size_t item_bytes) {
@@ -37,7 +37,7 @@ static void shuffle(ashlar_random *random, void *array, size_t count, size_t ite
         char *last = items + (i - 1) * item_bytes;
         char *other = items + (size_t)ashlar__random_below(random, i) * item_bytes;
         memcpy(swap, last, item_bytes);
-        memmove(last, other, item_bytes); /* they may be the same */
+        memmove(last, other, item_bytes); /* `other` may be the last item itself */
         memcpy(other, swap, item_bytes);
     }
 }

@@ -51,7 +51,8 @@ void ashlar__batch_sampler_skip(ashlar_batch_sampler *batch_sampler, uint64_t ba
 /* Epochs handed out so far, with the fraction of the current one. */
 double ashlar__batch_sampler_epochs(const ashlar_batch_sampler *batch_sampler);
 
-/* The state of the random generator: equal for samplers that will draw the same batches. */
+/* The state of the random generator. Samplers of the same items that have the same state draw the
+ * same batches from here on. */
 ashlar_random ashlar__batch_sampler_random(const ashlar_batch_sampler *batch_sampler);
 
 #endif /* ASHLAR_BATCH_SAMPLER_H */

@@ -6,7 +6,6 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
-#include "rnn/data/batcher.h"
 
 /* Steps first .. first + steps - 1 of a record's sequence. */
 typedef struct piece {
@@ -26,7 +25,7 @@ struct ashlar_batcher {
     ashlar_batch_sampler *batch_sampler;
 };
 
-/* Symbol `i` of the n + 2 symbols of a record of n bytes. */
+/* Symbol `i` of a record of n bytes, which has n + 2 symbols: a mark before and one after it. */
 static int32_t symbol_at(ashlar_record record, size_t i) {
     return i == 0 || i > record.count ? ASHLAR_BATCHER_MARK : record.bytes[i - 1];
 }
@@ -44,8 +43,8 @@ static bool cut_piece(const ashlar_batcher_config *config, size_t steps, size_t 
     return *take == left;
 }
 
-/* Count the pieces of all records, and store them if batcher->pieces is allocated. No sum
- * overflows: the start of a next piece lies before the end of the sequence. */
+/* Count the pieces of all records, and store them if batcher->pieces is allocated. Sums cannot
+ * overflow: a piece begins before the end of its sequence. */
 static size_t cut_records(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
     size_t count = 0;
     for (size_t i = 0; i < ashlar__corpus_count(batcher->corpus); i++) {
@@ -152,7 +151,7 @@ void ashlar__batcher_fill(const ashlar_batcher *batcher, const ashlar_batch_samp
     ASHLAR_CHECK2(batch->steps > 0 && batch->steps <= batcher->longest);
     for (size_t i = 0; i < batcher->batch; i++) {
         const size_t length = i < count ? pieces[i].length : 0;
-        ASHLAR_CHECK2(length <= batch->steps); /* longest first */
+        ASHLAR_CHECK2(length <= batch->steps); /* the first piece is the longest */
         if (i < count) {
             fill_column(batcher, batch, i, &batcher->pieces[pieces[i].number]);
         }
@@ -189,11 +188,7 @@ size_t ashlar__batcher_array_bytes(const ashlar_batcher *batcher) {
     return batcher->longest * batcher->batch * sizeof(int32_t);
 }
 
-/* ---- batch split ---- */
-
-/*
- * Splits a batch into micro-batches, parts and chunks, and fills its image.
- */
+/* ---- batch split: micro-batches, parts and chunks; the image of a batch ---- */
 
 static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
@@ -222,7 +217,7 @@ ashlar_batch_split ashlar__batch_split_make(const ashlar_batch_split_config *con
     return split;
 }
 
-/* Make each micro-batch's columns contiguous. */
+/* Copy a [T, B] array so that each micro-batch's columns become a contiguous [T, B/N] array. */
 static void fill_tokens(const ashlar_batch_split *split, const int32_t *tokens, int32_t *image) {
     const size_t batch = split->micro * split->count;
     for (size_t m = 0; m < split->micro; m++) {

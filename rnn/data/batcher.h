@@ -33,16 +33,16 @@ typedef struct ashlar_batcher ashlar_batcher;
 
 typedef struct ashlar_batcher_config {
     size_t batch;     /* B, sequences per batch, 1.. */
-    size_t max_steps; /* longest piece, 1.. */
+    size_t max_steps; /* the most steps of a piece, 1.. */
     size_t window;    /* batches per window, 1..; 0: ASHLAR_BATCH_SAMPLER_WINDOW */
     uint64_t seed;
     size_t stride; /* steps from the start of a piece to the start of the next, 1 .. max_steps;
                       0 stands for max_steps, so that pieces do not overlap */
-    size_t held_out;     /* leave out the last of every held_out records, 2..; 0: none */
-    bool is_of_held_out; /* take only those records instead; such a batcher has no batch sampler */
+    size_t held_out;     /* n >= 2: leave out the last of every n records; 0: take all */
+    bool is_of_held_out; /* take only the records that held_out leaves out, without a sampler */
 } ashlar_batcher_config;
 
-/* Whether a record is the last of every held_out ones, so that the first is never held out. */
+/* Whether a record is held out: the last of every `held_out` records, so never the first. */
 static inline bool ashlar__batcher_is_held_out(size_t held_out, size_t record) {
     return held_out > 0 && record % held_out == held_out - 1;
 }
@@ -87,14 +87,13 @@ void ashlar__batcher_fill(const ashlar_batcher *batcher, const ashlar_batch_samp
 /* List all pieces, ashlar__batcher_piece_count() of them, in the order of the text. */
 void ashlar__batcher_list(const ashlar_batcher *batcher, ashlar_batch_sampler_item *pieces);
 
-/* The batch sampler of the pieces, owned by the batcher. Its position is also the batcher's. NULL
- * with is_of_held_out. */
+/* The sampler of the pieces, owned by the batcher: to skip batches there skips them here. NULL with
+ * is_of_held_out. */
 ashlar_batch_sampler *ashlar__batcher_sampler(const ashlar_batcher *batcher);
 
 /* ---- batch split ---- */
 
-/*
- * How a batch is split into windows, each contiguous in memory (internal).
+/* How a batch is split into windows, each contiguous in memory.
  *
  * A batch of T time steps and B sequences is split three times:
  *
@@ -116,8 +115,7 @@ ashlar_batch_sampler *ashlar__batcher_sampler(const ashlar_batcher *batcher);
  * chunk, without a gradient.
  *
  * A micro-batch is B/N consecutive sequences, not every N-th: a batch is sorted by length, so these
- * have similar lengths, and the RNN skips the steps after the longest.
- */
+ * have similar lengths, and the RNN skips the steps after the longest. */
 
 typedef struct ashlar_batch_split_config {
     size_t batch; /* B */
@@ -141,7 +139,7 @@ typedef struct ashlar_batch_split {
 
 typedef struct ashlar_batch_window {
     size_t steps;
-    size_t inputs, targets, lengths, rnn_lengths; /* offsets in the image */
+    size_t inputs, targets, lengths, rnn_lengths; /* offsets in the image; rnn_lengths has no 0 */
 } ashlar_batch_window;
 
 /* Requires steps >= 1, config->batch >= 1, no overflow of their product. Sizes never fall as steps
@@ -156,8 +154,8 @@ void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batc
 ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, size_t micro,
                                                size_t part);
 
-/* The number of tokens in a part of `batch` sequences of these lengths. If the split has fewer
- * sequences, the result still counts the tokens of all. */
+/* The number of tokens in a part of `batch` sequences of these lengths: of all of them, even if the
+ * split has fewer sequences. */
 size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, size_t part,
                                   const int32_t *lengths, size_t batch);
 

@@ -24,7 +24,7 @@ typedef struct file_id {
 /* Invariants: each record lies inside one of the texts and holds no byte 0; record_bytes is the sum
  * of the records' bytes */
 struct ashlar_corpus {
-    char **texts; /* [text_count] the files that gave a record, in memory of their own */
+    char **texts; /* [text_count], each the contents of a file with at least one record */
     size_t text_count, text_capacity;
     ashlar_record *records;
     size_t record_count, record_capacity;
@@ -41,8 +41,7 @@ typedef struct path_list {
     size_t count, capacity;
 } path_list;
 
-/* Cut the next line off a text, without its line end. The byte after the text, which must be 0, is
- * read. */
+/* Cut the next line off a text, without its line end. Reads the byte after the text, a 0. */
 static ashlar_piece cut_line(ashlar_piece *rest) {
     ashlar_piece line = ashlar__piece_cut(rest, '\n');
     line.bytes -=
@@ -104,9 +103,9 @@ static ashlar_status fail_errno(const char *verb, const char *path) {
                         verb, path, strerror(error));
 }
 
-/* Set *met to whether this file was read before; if it was not, remember it. */
+/* Set *met to whether this file was read before, by another name; if it was not, remember it. */
 static ashlar_status meet_file(ashlar_corpus *corpus, const struct stat *info, bool *met) {
-    /* Linear: with some thousands of files it costs less than reading them. */
+    /* A linear search: with some thousands of files it costs less than reading them. */
     *met = false;
     for (size_t i = 0; i < corpus->read_count && !*met; i++) {
         *met = corpus->read[i].inode == info->st_ino && corpus->read[i].device == info->st_dev;
@@ -121,7 +120,8 @@ static ashlar_status meet_file(ashlar_corpus *corpus, const struct stat *info, b
     return ASHLAR_OK;
 }
 
-/* Read and cut one file. A file without text is an error if `named`, else it is skipped. */
+/* Read one file, and cut it into records. A binary file, or one without a record, is an error if
+ * the caller named it, and is skipped if it was found in a folder. */
 static ashlar_status add_file(ashlar_corpus *corpus, const char *path, const struct stat *info,
                               bool named) {
     const size_t record_count = corpus->record_count;

@@ -5,8 +5,8 @@
 #     make_tags.sh SENTENCES [SEED]      "word TAB tag" lines, a blank line after each sentence
 #
 # The same arguments give the same bytes everywhere. Most words are a stem, of which there are many,
-# and an ending, so a tagger must spell; what the two doubtful endings mean, and the first word of
-# a sentence, is said by the words around them, to the left and to the right:
+# and an ending, so a tagger must look at characters. Two endings and the word "sa" are ambiguous:
+# the words before and after them decide the tag.
 #
 #     -or NOUN   -el ADJ   -at VERB
 #     -en        NOUN where an article came before and no noun since, else VERB

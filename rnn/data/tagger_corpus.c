@@ -30,11 +30,12 @@ struct ashlar_tagger_corpus {
     size_t token_capacity;
     token_span *sentences;
     size_t sentence_capacity;
-    int32_t characters[BYTE_VALUES]; /* number of each byte */
+    int32_t characters[BYTE_VALUES]; /* each byte's number; 0: unknown */
     ashlar_tagger_counts counts;
 };
 
-/* State while reading. Until number_words() runs, a token's `word` is its number in `words`. */
+/* State while reading. Until number_words() runs, a token's `word` is its number in `words`, which
+ * counts rare words, too. */
 typedef struct reading {
     ashlar_tagger_corpus *corpus;
     ashlar_vocabulary *words, *tags;
@@ -134,7 +135,8 @@ static void raise_to(size_t *most, size_t value) {
     *most = value > *most ? value : *most;
 }
 
-/* Number the characters, and count in `seen` how often each word occurs outside the test. */
+/* Number the characters, and count in `seen` how often each word occurs in sentences that are not
+ * held out. */
 static void count_seen(ashlar_tagger_corpus *c, size_t *seen) {
     c->counts.characters = 1;
     for (size_t i = 0; i < c->counts.sentences; i++) {
@@ -249,11 +251,7 @@ int32_t ashlar__tagger_corpus_character(const ashlar_tagger_corpus *corpus, unsi
     return corpus->characters[byte];
 }
 
-/* ---- vocabulary ---- */
-
-/*
- * Numbers words by a hash table with open addressing.
- */
+/* ---- vocabulary: a hash table with open addressing ---- */
 
 typedef struct entry {
     const unsigned char *bytes;
@@ -265,7 +263,7 @@ typedef struct entry {
  * which holds its number + 1: the first free one in a cyclic search from places[hash %
  * place_count] */
 struct ashlar_vocabulary {
-    entry *entries; /* [place_count / 2] */
+    entry *entries; /* [place_count / 2], the words by number; `count` are used */
     size_t count;
     size_t *places; /* [place_count], 0: free */
     size_t place_count;
@@ -337,7 +335,7 @@ void ashlar__vocabulary_destroy(ashlar_vocabulary *vocabulary) {
 ashlar_status ashlar__vocabulary_add(ashlar_vocabulary *vocabulary, const unsigned char *bytes,
                                      size_t count, size_t *number) {
     const entry word = {bytes, count, hash_of(bytes, count)};
-    if (vocabulary->place_count > 0) { /* a known word needs no room */
+    if (vocabulary->place_count > 0) { /* first look for the word: a known one needs no room */
         const size_t seen = *find(vocabulary, &word);
         if (seen != 0) {
             *number = seen - 1;
@@ -356,11 +354,7 @@ size_t ashlar__vocabulary_count(const ashlar_vocabulary *vocabulary) {
     return vocabulary->count;
 }
 
-/* ---- tagger batch ---- */
-
-/*
- * Lays out and fills padded batches of tagged sentences.
- */
+/* ---- padded batches of tagged sentences ---- */
 
 ashlar_status ashlar__tagger_batch_bytes(const ashlar_tagger_shape *shape, size_t *bytes) {
     size_t words, letters, total;
@@ -393,7 +387,7 @@ ashlar_tagger_arrays ashlar__tagger_batch_arrays(const ashlar_tagger_shape *shap
     };
 }
 
-/* Fill a batch's block with padding. */
+/* Fill a batch's arrays with padding. */
 static ashlar_tagger_arrays clear(ashlar_tagger_batch *batch) {
     const ashlar_tagger_shape *shape = &batch->shape;
     const size_t words = shape->steps * shape->batch;
@@ -406,7 +400,7 @@ static ashlar_tagger_arrays clear(ashlar_tagger_batch *batch) {
     return to;
 }
 
-/* Write a token's word, tag and characters at place `at` of the T*B places. */
+/* Write a token's word, tag and characters at position `at` of the T*B positions. */
 static void fill_word(const ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
                       const ashlar_tagger_arrays *to, size_t at, const ashlar_tagger_token *token) {
     const size_t words = batch->shape.steps * batch->shape.batch;
@@ -443,7 +437,7 @@ void ashlar__tagger_batch_fill_padded(ashlar_tagger_batch *batch,
     for (size_t b = 0; b < count; b++) {
         const ashlar_tagger_sentence sentence =
             ashlar__tagger_corpus_sentence(corpus, items[b].number);
-        ASHLAR_CHECK2(sentence.count <= shape.steps); /* longest first */
+        ASHLAR_CHECK2(sentence.count <= shape.steps); /* the first sentence is the longest */
         to.lengths[b] = (int32_t)sentence.count;
         batch->tokens += sentence.count;
         for (size_t t = 0; t < sentence.count; t++) {

@@ -25,11 +25,9 @@
 
 /* ---- vocabulary ---- */
 
-/*
- * Words, numbered in the order in which they are first seen (internal). A word is
- * any sequence of bytes. The bytes are not copied: the caller keeps every word's bytes in place
- * until the vocabulary is destroyed. Threads: one at a time per vocabulary.
- */
+/* Words, numbered in the order in which they are first seen. A word is any sequence of bytes. The
+ * bytes are not copied: the caller keeps every word's bytes in place until the vocabulary is
+ * destroyed. Threads: one at a time per vocabulary. */
 
 typedef struct ashlar_vocabulary ashlar_vocabulary;
 
@@ -49,8 +47,8 @@ size_t ashlar__vocabulary_count(const ashlar_vocabulary *vocabulary);
 typedef struct ashlar_tagger_corpus ashlar_tagger_corpus;
 
 typedef struct ashlar_tagger_corpus_config {
-    size_t max_words; /* in the longest sentence that is accepted, 1.. */
-    size_t max_bytes; /* in the longest word that is accepted, 1.. */
+    size_t max_words; /* the most words of a sentence, 1..; a longer one is an error */
+    size_t max_bytes; /* the most bytes of a word, 1..; likewise */
     size_t min_count; /* a word seen less often is unknown; 0 and 1: every word seen is known */
     size_t held_out;  /* 0: no sentence; n >= 2: the last of every n sentences */
 } ashlar_tagger_corpus_config;
@@ -58,8 +56,8 @@ typedef struct ashlar_tagger_corpus_config {
 typedef struct ashlar_tagger_token {
     const unsigned char *bytes; /* [count], not terminated */
     size_t count;               /* > 0 */
-    int32_t word;               /* its number; 0: unknown */
-    int32_t tag;                /* its number */
+    int32_t word;               /* the word's number; 0: unknown */
+    int32_t tag;                /* the tag's number */
 } ashlar_tagger_token;
 
 typedef struct ashlar_tagger_sentence {
@@ -75,8 +73,8 @@ typedef struct ashlar_tagger_counts {
     size_t tokens;
     size_t held_out_tokens;
     size_t words, characters, tags; /* sizes of the vocabularies, number 0 included */
-    size_t longest_sentence;        /* words */
-    size_t longest_word;            /* bytes */
+    size_t longest_sentence;        /* in words */
+    size_t longest_word;            /* in bytes */
 } ashlar_tagger_counts;
 
 /* Read `count` files, one after the other.
@@ -101,8 +99,7 @@ int32_t ashlar__tagger_corpus_character(const ashlar_tagger_corpus *corpus, unsi
 
 /* ---- tagger batch ---- */
 
-/*
- * Padded batches of tagged sentences (internal).
+/* Padded batches of tagged sentences.
  *
  * B sentences of up to T words of up to C characters; time comes first, as in rnn.h. A whole
  * batch is one block of int32s, so that one copy brings it to the device:
@@ -110,13 +107,12 @@ int32_t ashlar__tagger_corpus_character(const ashlar_tagger_corpus *corpus, unsi
  *     words       [T, B]      padding is 0
  *     targets     [T, B]      padding is 0
  *     lengths     [B]         words of each sentence, 1..T, longest first
- *     present     [T, B]      1 if a sentence has a word here, else 0: row t is the `lengths` of
- *                             operations on step t alone
+ *     present     [T, B]      1 if a sentence has a word here, else 0: row t can be given as
+ *                             `lengths` to operations on step t alone
  *     char_counts [T*B]       characters of each word, 1..C; padding has 1 character, number 0
  *     characters  [C, T*B]    padding is 0
  *
- * Threads: any, on distinct batches.
- */
+ * Threads: any, on distinct batches. */
 
 typedef struct ashlar_tagger_shape {
     size_t steps; /* T */
@@ -157,7 +153,8 @@ void ashlar__tagger_batch_fill_padded(ashlar_tagger_batch *batch,
                                       const ashlar_batch_sampler_item *items, size_t count,
                                       size_t steps, size_t width);
 
-/* Make the batch the largest of this shape: every sentence has T words, every word C characters. */
+/* Fill a batch of this shape without padding: every sentence has T words, every word C characters.
+ */
 void ashlar__tagger_batch_fill_largest(ashlar_tagger_batch *batch,
                                        const ashlar_tagger_shape *shape);
 

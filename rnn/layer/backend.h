@@ -10,14 +10,14 @@
 #include <ashlar/rnn.h>
 
 typedef enum ashlar_rnn_pass {
-    ASHLAR_RNN_FORWARD,       /* writes in the reserve, if any, what the other passes need */
-    ASHLAR_RNN_BACKWARD_DATA, /* once after each forward: overwrites the gates in the reserve */
+    ASHLAR_RNN_FORWARD,       /* writes what the other passes need into the reserve, if given */
+    ASHLAR_RNN_BACKWARD_DATA, /* at most once per forward: it overwrites the reserve's gates */
     ASHLAR_RNN_BACKWARD_WEIGHTS,
     ASHLAR_RNN_PASS_COUNT
 } ashlar_rnn_pass;
 
-/* What differs from one training step to the next, in device memory, and read when the pass runs:
- * a captured pass can be launched again. */
+/* What differs from one training step to the next. It is in device memory and read when the pass
+ * runs, so a pass that was captured in a graph can be launched again with other values. */
 typedef struct ashlar_rnn_varying {
     const int32_t *lengths; /* [B], each 1..T */
     const uint64_t *seed;   /* added to the batch's dropout_seed */
@@ -34,35 +34,35 @@ typedef struct ashlar_rnn_backend {
     void (*destroy)(ashlar_rnn *rnn);
     ashlar_status (*sizes)(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                            size_t *reserve_bytes, size_t *work_bytes);
-    /* Queue one pass on `stream`; batch->lengths is copied before it returns. Without
-     * queue_varying: lengths NULL: every sequence is as long as the batch. */
+    /* Queue one pass on `stream`; batch->lengths is copied before the function returns. lengths
+     * NULL: every sequence has batch->steps steps. */
     ashlar_status (*queue)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                            const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                            ashlar_stream stream);
-    /* The bytes of prepared weights, and the work that fills them, queued. NULL: weights are read
-     * as they are. */
+    /* prepared_bytes: the bytes of prepared weights; prepare: queue the work that fills them. Both
+     * NULL: the back end reads weights as they are. */
     size_t (*prepared_bytes)(const ashlar_rnn *rnn);
     ashlar_status (*prepare)(const ashlar_rnn *rnn, const void *weights, void *prepared,
                              ashlar_stream stream);
     /* Like queue, but batch->lengths is not read: the pass reads the lengths, and a number that it
-     * adds to dropout_seed, from device memory. queue_varying NULL: the back end
-     * cannot do that. */
+     * adds to dropout_seed, from device memory. NULL: the back end cannot do that. */
     ashlar_status (*queue_varying)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                    const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                                    const ashlar_rnn_varying *varying, ashlar_stream stream);
     /* Queue a restart of dropout's random sequence from `seed`. NULL: there is no such sequence;
      * each pass draws from a seed of its own. */
     ashlar_status (*restart_dropout)(const ashlar_rnn *rnn, uint64_t seed, ashlar_stream stream);
-    /* backward reads forward's y, hx and cx again; false: the reserve is enough */
+    /* true: backward reads forward's y, hx and cx again; false: it reads only the reserve */
     bool backward_reads_output;
 } ashlar_rnn_backend;
 
+/* All fields but what `state` points to stay as ashlar_rnn_create() has set them. */
 struct ashlar_rnn {
-    ashlar_device *device;             /* const */
-    const ashlar_rnn_backend *backend; /* const */
-    ashlar_rnn_layout layout;          /* const */
-    size_t most_steps;                 /* const: a pass of more is cut into chunks (rnn.c) */
-    void *state;                       /* the back end's; NULL: it has none */
+    ashlar_device *device;
+    const ashlar_rnn_backend *backend;
+    ashlar_rnn_layout layout;
+    size_t most_steps; /* a pass over more steps is cut into chunks (rnn.c) */
+    void *state;       /* the back end's; NULL: it has none */
 };
 
 /* The CPU: passes are host functions in stream order, on a software device's memory. */
@@ -72,14 +72,14 @@ extern const ashlar_rnn_backend ashlar__rnn_backend_cpu;
 extern const ashlar_rnn_backend ashlar__rnn_backend_cudnn;
 
 /* Like the call of rnn.h for that pass, with the lengths and the seed of *varying; batch->lengths
- * is not read. A back end that can take lengths only from the host runs all sequences for all
- * steps, padding included, and draws its own seeds: see ashlar__rnn_varies(). */
+ * is not read. A back end that can take lengths only from the host (see ashlar__rnn_varies()) runs
+ * all sequences for all steps, padding included, and draws its own dropout seeds. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_queue_varying(
     const ashlar_rnn *rnn, ashlar_rnn_pass pass, const ashlar_rnn_batch *batch,
     const ashlar_rnn_buffers *buffers, const ashlar_rnn_varying *varying, ashlar_stream stream);
 
-/* Whether the back end reads lengths and seeds from device memory. If not, last states are those
- * after the padding, and the reverse direction begins with the padding. */
+/* Whether the back end reads lengths and seeds from device memory. If not, the states hy and cy are
+ * those after a sequence's padding, and the reverse direction begins with the padding. */
 bool ashlar__rnn_varies(const ashlar_rnn *rnn);
 
 /* Call the back end's restart_dropout(), if it has one. `stream` must not be capturing. Replays of
@@ -87,7 +87,7 @@ bool ashlar__rnn_varies(const ashlar_rnn *rnn);
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_restart_dropout(const ashlar_rnn *rnn, uint64_t seed,
                                                             ashlar_stream stream);
 
-/* Whether persistent algorithms accept the stack, apart from its element type. */
+/* Whether cuDNN's persistent algorithms accept the stack, whatever its element type. */
 static inline bool ashlar__rnn_may_persist(const ashlar_rnn_config *c) {
     return c->bias == ASHLAR_RNN_BIAS_DOUBLE && c->projection == 0;
 }
@@ -102,15 +102,15 @@ static inline bool ashlar__rnn_is_full(const ashlar_rnn_batch *batch) {
     return true;
 }
 
-/* Whether every sequence is that long, or may be computed as if it were. */
+/* Whether every sequence is as long as the batch, or may be computed as if it were. */
 static inline bool ashlar__rnn_may_be_full(const ashlar_rnn_config *c,
                                            const ashlar_rnn_batch *batch) {
     return (batch->padding_is_free && c->directions == 1 && c->cell != ASHLAR_RNN_RELU) ||
            ashlar__rnn_is_full(batch);
 }
 
-/* cuDNN's limits on persistent algorithms, for every back end, so that what runs on one device runs
- * on the other. Errors: ASHLAR_ENOTSUP. */
+/* Check cuDNN's limits on persistent algorithms. Every back end keeps to them, so that a
+ * configuration that runs on the CPU runs on a GPU, too. Errors: ASHLAR_ENOTSUP. */
 ashlar_status ashlar__rnn_check_algorithm(const ashlar_rnn_config *config);
 
 #endif /* ASHLAR_BACKEND_H */

@@ -1,5 +1,5 @@
-/* backend_cpu.c - the back end of the CPU: passes as host functions in stream order, with the
- * loops of the best instruction set. */
+/* backend_cpu.c - the CPU's back end for RNNs: queues passes as host functions on a stream, with
+ * the loops for the best instruction set of the processor. */
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
@@ -15,16 +15,16 @@ const ashlar_rnn_loops *ashlar__rnn_loops_of(ashlar_dtype dtype) {
     return sets[ashlar__best_set()][dtype];
 }
 
-/* The arguments of a queued pass. The launch copies all of them, lengths included. */
+/* The arguments of a queued pass. ashlar_launch() copies all of them, lengths included. */
 typedef struct call {
     ashlar_rnn_cpu_pass *run;
     ashlar_rnn_layout layout;
-    ashlar_rnn_cpu_args args; /* layout and lengths are set later, to this struct's copies */
+    ashlar_rnn_cpu_args args; /* run_call() sets its layout and lengths to the copies here */
     ashlar_rnn_varying varying;
-    int32_t lengths[]; /* [B]; none if they vary */
+    int32_t lengths[]; /* [B]; empty if varying.lengths is given */
 } call;
 
-/* May run again, as part of a graph, so it changes nothing that it reads. */
+/* Run a queued pass. A graph may run it again, so it must not change the arguments. */
 static void run_call(void *copied) {
     const call *c = copied;
     ashlar_rnn_cpu_args args = c->args;
@@ -79,11 +79,11 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     return queue_varying(rnn, pass, batch, buffers, &nothing, stream);
 }
 
-/* The arguments of a queued preparation. */
+/* The arguments of queued work that prepares weights. */
 typedef struct prepare_call {
     ashlar_rnn_prepare_function *run;
     ashlar_rnn_layout layout;
-    ashlar_prepare_args args; /* layout is set later, to this struct's copy */
+    ashlar_prepare_args args; /* run_prepare() sets its layout to the copy here */
 } prepare_call;
 
 static void run_prepare(void *copied) {

@@ -7,24 +7,24 @@
 #include "rnn/layer/backend.h"
 #include "rnn/layer/cudnn_state.h"
 
-/* Up to which H PERSIST_SMALL is taken, as in PyTorch. For an H between the limits of forward and
- * backward PyTorch runs the two with different algorithms. Here all passes of a training take
- * backward's limit, so that a reserve is read by the algorithm that wrote it. */
+/* Whether H is small enough for PERSIST_SMALL, with PyTorch's limits. For an H between the limits
+ * of forward and backward, PyTorch runs the two passes with different algorithms. Here all passes
+ * of a training take backward's limit: a reserve must be read by the algorithm that wrote it. */
 static bool is_small(const ashlar_rnn_config *c, const ashlar_cudnn_gpu *gpu, bool training) {
     const bool is_plain = c->cell == ASHLAR_RNN_TANH || c->cell == ASHLAR_RNN_RELU;
     const size_t forward = is_plain ? 384 : 192, backward = is_plain ? 256 : 128;
     return gpu->major >= 6 && c->hidden <= (training ? backward : forward);
 }
 
-/* Volta: batch sizes and lengths at which PERSIST_STATIC was faster. */
+/* On Volta: whether PERSIST_STATIC is faster, by PyTorch's rule. */
 static bool volta_gains(size_t steps, size_t batch) {
     const bool has_batch = (batch % 16 == 0 && batch != 80 && batch != 112) || batch == 8;
     return has_batch && ((steps >= 40 && batch <= 128) || (steps >= 20 && batch <= 96) ||
                          (steps >= 10 && batch <= 32));
 }
 
-/* Ampere and later, with many multiprocessors: whether PERSIST_STATIC is taken. It had errors on
- * compute capability 8.6, and GRUs gained nothing. */
+/* On Ampere and later: whether PERSIST_STATIC is faster, by PyTorch's rule. It excludes compute
+ * capability 8.6, where that algorithm had errors, and GRUs, which gained nothing. */
 static bool ampere_gains(const ashlar_rnn_config *c, const ashlar_cudnn_gpu *gpu, size_t batch) {
     const bool is_plain = c->cell == ASHLAR_RNN_TANH || c->cell == ASHLAR_RNN_RELU;
     if (gpu->multiprocessors < 98 || gpu->minor == 6 || c->cell == ASHLAR_RNN_GRU ||
@@ -90,7 +90,7 @@ static void destroy(ashlar_rnn *rnn) {
     ashlar__cudnn_state_destroy(rnn, rnn->state);
 }
 
-/* Lock the handle for this thread, and make the device's context current. */
+/* Lock cuDNN's handle, and make the device's context current. */
 static ashlar_status lock(const ashlar_rnn *rnn) {
     pthread_mutex_lock(&state_of(rnn)->lock);
     const ashlar_status status = ashlar__device_enter(rnn->device);
@@ -108,7 +108,7 @@ static void unlock(const ashlar_rnn *rnn) {
 /* In training, room for dx and dy follows cuDNN's workspace: cuDNN needs both, but in rnn.h they
  * are optional. This room is small compared to cuDNN's workspace of 8 MiB or more.
  *
- *     work = [cudnn, up to ALIGN | dx, up to ALIGN | dy] */
+ *     work = [cuDNN's, rounded up to ALIGN | dx, rounded up to ALIGN | dy] */
 typedef struct work_layout {
     size_t dx, dx_bytes, dy, dy_bytes, bytes;
 } work_layout;
@@ -193,7 +193,7 @@ static ashlar_status build_for(const ashlar_rnn *rnn, size_t batch) {
     return ASHLAR_OK;
 }
 
-/* The sizes for a shape: either the last call's, or cuDNN's answer. The lock must be held. */
+/* The sizes for a shape: the last ones if its shape was the same, else cuDNN's. Lock held. */
 static ashlar_status find_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                                 ashlar_cudnn_sizes *out) {
     ashlar_cudnn_state *s = state_of(rnn);
@@ -231,14 +231,14 @@ typedef struct call {
     const ashlar_rnn_batch *batch;
     const ashlar_rnn_buffers *b;
     ashlar_stream stream;
-    bool is_full; /* cuDNN is told that all sequences have full length; some may be shorter */
+    bool is_full; /* tell cuDNN that all sequences have full length, though some may be shorter */
     cudnnRNNDescriptor_t stack;
     ashlar_cudnn_sizes sizes;
     work_layout at;
     size_t weight_bytes;
 } call;
 
-/* Seed dropout if this pass must. The seeding cannot be captured in a stream. */
+/* Seed dropout if this pass must. cuDNN's seeding cannot be captured in a graph. */
 static ashlar_status seed(const call *c) {
     ashlar_driver *driver = c->rnn->device->driver;
     unsigned int capture = CU_CAPTURE_NONE;

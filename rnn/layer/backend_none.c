@@ -1,5 +1,5 @@
-/* backend_none.c - in place of what a build lacks: back ends for CUDA devices that refuse every rnn
- * and every type, so that no other function of theirs is ever called. */
+/* backend_none.c - the back ends for CUDA devices in a build without cuDNN or without kernels: they
+ * refuse every rnn or every element type, so their other functions are never called. */
 #include "allocator/base/error.h"
 #include "rnn/layer/backend.h"
 #include "rnn/layer/ops.h"

@@ -1,5 +1,5 @@
-/* cudnn_state.c - loads cuDNN; makes and destroys a stack's descriptors and dropout states;
- * compares the packed order of weights with cuDNN's, for each new rnn. */
+/* cudnn_state.c - loads cuDNN; makes and destroys a stack's descriptors and dropout states; checks
+ * for each new rnn that cuDNN places the weights where ashlar's layout does. */
 #include "rnn/layer/cudnn_state.h"
 
 #include "allocator/base/error.h"
@@ -7,12 +7,12 @@
 #include "allocator/base/shared_library.h"
 #include "allocator/device/device_impl.h"
 
-/* A made-up address of the weights: cuDNN only computes addresses from it. Not NULL, since cuDNN
- * answers NULL for a tensor that is absent. */
+/* A made-up address for the weights: cuDNN only computes the tensors' addresses from it. It is not
+ * NULL, since cuDNN answers NULL for a tensor that is absent. */
 static char *const base = (char *)(uintptr_t)0x100000;
 
-/* One of cuDNN's linear layers: one gate of one of our tensors, in which the gates follow each
- * other. The projection counts as one gate. */
+/* What cuDNN calls a linear layer: one gate's rows of W or R, or the whole projection. In our
+ * tensors the rows of all `gates` gates follow each other; a projection has one gate. */
 typedef struct place {
     const ashlar_rnn_layout *layout;
     size_t pseudo_layer, gate, gates;
@@ -178,7 +178,7 @@ static cudnnDataType_t cudnn_type(ashlar_dtype dtype) {
     return types[dtype];
 }
 
-/* Narrow types should use tensor cores, which FMA_MATH would forbid. */
+/* 16-bit types should use tensor cores, which FMA_MATH would forbid. */
 static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
     if (ashlar_dtype_is_narrow(c->dtype)) {
         return CUDNN_TENSOR_OP_MATH;
@@ -231,7 +231,7 @@ ashlar_status ashlar__cudnn_state_seed(const ashlar_rnn *rnn, ashlar_cudnn_state
     const float dropped = s->states == NULL ? 0 : (float)rnn->layout.config.dropout;
     ASHLAR_CUDNN_TRY(s->cudnn, set_dropout, cudnnSetDropoutDescriptor,
                      (s->dropout, s->handle, dropped, s->states, s->states_bytes, seed));
-    for (int a = 0; a < ASHLAR_RNN_AUTO; a++) { /* they may hold a copy of the old dropout */
+    for (int a = 0; a < ASHLAR_RNN_AUTO; a++) { /* descriptors may hold a copy of the old dropout */
         ASHLAR_TRY(s->rnns[a] == NULL ? ASHLAR_OK
                                       : describe_stack(rnn, s, (ashlar_rnn_algorithm)a));
     }
@@ -333,7 +333,7 @@ static ashlar_status build(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ASHLAR_TRY(ashlar__cudnn_state_seed(rnn, s, 0));
     ASHLAR_TRY(
         ashlar__cudnn_state_stack(rnn, s, is_auto ? ASHLAR_RNN_STANDARD : algorithm, &stack));
-    if (s->states != NULL) { /* drawn on the default stream, which not every stream waits for */
+    if (s->states != NULL) { /* set on the default stream, which not every stream waits for */
         const cu_result result = ASHLAR_DRIVER_CALL(rnn->device->driver, ctx_synchronize, ());
         if (result != CU_SUCCESS) {
             return ashlar__driver_error(rnn->device->driver, "cuCtxSynchronize", result);
@@ -342,8 +342,8 @@ static ashlar_status build(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     return ashlar__cudnn_check_layout(&rnn->layout, s, stack);
 }
 
-/* Destroy what was made. The device's context must be current. Errors are ignored: nothing can be
- * done about them. */
+/* Destroy what build() made. The device's context must be current. Errors are ignored: nothing can
+ * be done about them. */
 static void unmake(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     const ashlar_cudnn *cudnn = s->cudnn;
     ashlar_driver *driver = rnn->device->driver;

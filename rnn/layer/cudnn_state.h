@@ -67,14 +67,13 @@ ashlar_status ashlar__cudnn_error(const ashlar_cudnn *cudnn, const char *what,
         }                                                          \
     } while (0)
 
-/* What the choice of an algorithm asks of a GPU. */
+/* The properties of a GPU on which the choice of an algorithm depends. */
 typedef struct ashlar_cudnn_gpu {
     int major, minor; /* its compute capability */
     int multiprocessors;
 } ashlar_cudnn_gpu;
 
-/* The bytes that cuDNN needs for one shape, whatever the lengths. steps 0: no shape is known yet.
- */
+/* The bytes that cuDNN needs for one shape, whatever the lengths. steps 0: not asked for yet. */
 typedef struct ashlar_cudnn_sizes {
     size_t steps, batch;
     bool training;
@@ -84,19 +83,19 @@ typedef struct ashlar_cudnn_sizes {
 } ashlar_cudnn_sizes;
 
 typedef struct ashlar_cudnn_state {
-    const ashlar_cudnn *cudnn; /* const */
+    const ashlar_cudnn *cudnn; /* set once */
     pthread_mutex_t lock;      /* guards all fields below: a handle serves one thread at a time */
     cudnnHandle_t handle;
-    cudnnRNNDescriptor_t rnns[ASHLAR_RNN_AUTO]; /* by algorithm; NULL: not asked for yet */
+    cudnnRNNDescriptor_t rnns[ASHLAR_RNN_AUTO]; /* by algorithm; NULL: not made yet */
     cudnnDropoutDescriptor_t dropout;
-    cudnnRNNDataDescriptor_t x, y; /* set anew for each call */
-    cudnnTensorDescriptor_t h, c;  /* set anew for each call */
+    cudnnRNNDataDescriptor_t x, y; /* ashlar__cudnn_state_describe() sets them for each batch */
+    cudnnTensorDescriptor_t h, c;  /* likewise */
     void *states;                  /* dropout's, owned, in device memory; NULL: no dropout */
     size_t states_bytes;
     bool is_seeded;            /* the first training forward has seeded dropout */
-    ashlar_cudnn_gpu gpu;      /* const; set only for ASHLAR_RNN_AUTO */
-    size_t built_batch;        /* PERSIST_DYNAMIC: its code is for this batch size; 0: no code */
-    ashlar_cudnn_sizes newest; /* kept, because most calls ask for the same shape as the last */
+    ashlar_cudnn_gpu gpu;      /* set once, and only for ASHLAR_RNN_AUTO */
+    size_t built_batch;        /* PERSIST_DYNAMIC: batch size that its code is compiled for, or 0 */
+    ashlar_cudnn_sizes newest; /* cuDNN's last answer: most calls ask for the same shape again */
 } ashlar_cudnn_state;
 
 /* *out is written only on success. Errors: ASHLAR_EHOSTMEM, and those of cuDNN and the driver. */
@@ -132,8 +131,8 @@ ashlar_rnn_algorithm ashlar__cudnn_choose(const ashlar_rnn_config *config,
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_gpu_read(const ashlar_rnn *rnn,
                                                        ashlar_cudnn_gpu *out);
 
-/* Compare every weight's place and shape with cuDNN's answer. Errors:
- * ASHLAR_ENOTSUP; the detail names the first weight that differs. */
+/* Compare every weight's place and shape with cuDNN's. Errors: ASHLAR_ENOTSUP; the detail names the
+ * first weight that differs. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_check_layout(const ashlar_rnn_layout *layout,
                                                            const ashlar_cudnn_state *state,
                                                            cudnnRNNDescriptor_t rnn);

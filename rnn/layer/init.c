@@ -1,4 +1,4 @@
-/* init.c - the first values of a model's weights: drawn on the host, part by part. */
+/* init.c - draws a model's initial weights on the host, and copies them to the device. */
 #include <ashlar/model.h>
 
 #include <math.h>
@@ -59,7 +59,7 @@ static ashlar_status check_part(const ashlar_arena *arena, const ashlar_part *pa
     return ASHLAR_OK;
 }
 
-/* Add `value` to an element. */
+/* Add `value` to an element of any type. */
 static void add(ashlar_dtype dtype, char *values, size_t element, double value) {
     char *place = values + element * ashlar_dtype_bytes(dtype);
     double sum = 0;
@@ -88,7 +88,7 @@ static void raise_forget_bias(const ashlar_rnn_layout *layout, char *values) {
     }
 }
 
-/* Draw a part's values. `values` begins with those of the part's first tensor. */
+/* Draw the values of a part's tensors into `values`, all 0 before, in the arena's layout. */
 static void draw_values(const ashlar_arena *arena, ashlar_init_rule rule, const ashlar_part *part,
                         ashlar_random *random, char *values) {
     const ashlar_arena_entry *tensors = &arena->tensors[part->first];
@@ -111,7 +111,8 @@ static void draw_values(const ashlar_arena *arena, ashlar_init_rule rule, const 
     }
 }
 
-/* The padding between a linear layer's two tensors is zero in the copy, too. */
+/* Draw a part's values, and copy its range of the arena at once: the padding between tensors is
+ * copied, too, as zeros. */
 static ashlar_status draw_part(const ashlar_arena *arena, ashlar_init_rule rule,
                                const ashlar_part *part, ashlar_random *random,
                                ashlar_stream stream) {

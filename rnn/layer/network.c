@@ -1,4 +1,5 @@
-/* network.c - a recurrent network put together from its parts: each call's buffers and work. */
+/* network.c - a network of an RNN, a linear layer and perhaps an embedding: its calls' buffers and
+ * work. */
 #include <ashlar/model.h>
 #include <ashlar/rnn.h>
 
@@ -11,13 +12,13 @@ struct ashlar_network {
     ashlar_network_config config;
     ashlar_allocator *allocator;
     ashlar_rnn *rnn;
-    ashlar_rnn *rnn_predict; /* without dropout */
+    ashlar_rnn *rnn_predict; /* the same RNN without dropout, for predictions */
     ashlar_ops *ops;
-    void *work; /* of ops; NULL: they need none */
+    void *work; /* workspace of `ops`; NULL: they need none */
     ashlar_arena *arena;
-    size_t table, stack, weight; /* numbers of tensors; the bias follows the weight */
-    void *prepared;              /* of ashlar_rnn_prepare(); NULL: no memory for it yet */
-    bool is_prepared;            /* predictions read it */
+    size_t table, stack, weight; /* tensor numbers in the arena; weight + 1 is the bias */
+    void *prepared;              /* ashlar_rnn_prepare() fills it; NULL: not allocated yet */
+    bool is_prepared;            /* `prepared` has the present weights; predictions read it */
 };
 
 /* ---- the network ---- */
@@ -75,7 +76,7 @@ void ashlar_network_destroy(ashlar_network *n) {
     }
     ashlar_arena_destroy(n->arena);
     ashlar_ops_destroy(n->ops);
-    ASHLAR_IGNORE(ashlar_free(n->allocator, n->work)); /* is a block of it, or NULL */
+    ASHLAR_IGNORE(ashlar_free(n->allocator, n->work)); /* a block of this allocator, or NULL */
     ASHLAR_IGNORE(ashlar_free(n->allocator, n->prepared));
     ashlar_rnn_destroy(n->rnn_predict);
     ashlar_rnn_destroy(n->rnn);
@@ -110,20 +111,19 @@ ashlar_status ashlar_network_prepare(ashlar_network *n, ashlar_stream stream) {
     return ASHLAR_OK;
 }
 
-/* ---- one call ---- */
+/* ---- one call: its buffers ---- */
 
-/* The buffers of a call. */
 enum {
     LENGTHS,  /* int32 [B] */
-    VECTORS,  /* [T, B, I], the embedding's */
+    VECTORS,  /* [T, B, I], the embedding's output */
     DVECTORS, /* gradients of VECTORS */
-    Y,        /* [T, B, D*P] */
+    Y,        /* [T, B, D*P], the RNN's output */
     DY,
     STATES, /* with last_only: h [L*D, B, P] */
     DSTATES,
     LAST, /* with last_only: the top layer's h, [B, D*P] */
     DLAST,
-    OUTPUTS, /* [T, B, O], with last_only [B, O]: outputs, then their gradients */
+    OUTPUTS, /* [T, B, O], with last_only [B, O]; the loss replaces them by their gradients */
     LOSS_WORK,
     RESERVE,
     WORK,
@@ -136,7 +136,7 @@ typedef struct call {
     const ashlar_rnn_layout *layout;
     ashlar_stream stream;
     bool trains;
-    size_t rows; /* of targets and outputs */
+    size_t rows; /* the rows of targets and outputs: T * B, with last_only B */
     ashlar_rnn *rnn;
     ashlar_rnn_batch rnn_batch;
     ashlar_rnn_buffers rnn_buffers;
@@ -189,7 +189,7 @@ static ashlar_status take_buffers(call *c) {
     return ASHLAR_OK;
 }
 
-/* Fails only in a guard mode that finds damage. */
+/* Free all buffers. A free can fail only in a guard mode, when it finds a stray write. */
 static ashlar_status give_buffers(const call *c) {
     ashlar_status status = ASHLAR_OK;
     for (int i = BUFFER_COUNT; i-- > 0;) {
@@ -199,7 +199,8 @@ static ashlar_status give_buffers(const call *c) {
     return status;
 }
 
-/* Join the top layer's states into rows [B, D*P], or take their gradients apart again. */
+/* Join the top layer's states of all directions into rows [B, D*P] or, if is_apart, copy the
+ * gradients of such rows back to each direction's. */
 static ashlar_status join_states(const call *c, bool is_apart) {
     const size_t P = c->layout->state, D = c->layout->config.directions;
     const size_t item = ashlar_dtype_bytes(c->layout->config.dtype);
@@ -402,7 +403,7 @@ static ashlar_status run(ashlar_network *n, const ashlar_network_batch *batch, b
               .rnn = trains ? n->rnn : n->rnn_predict,
               .rows = n->config.last_only ? batch->batch : batch->steps * batch->batch};
     ASHLAR_TRY(check_call(&c));
-    n->is_prepared = n->is_prepared && !trains; /* after a step weights change */
+    n->is_prepared = n->is_prepared && !trains; /* after training, the weights will be updated */
     if (batch->lengths != NULL) {
         return run_with(&c, batch->lengths);
     }

@@ -5,7 +5,7 @@
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
 
-enum { WORK_ALIGN = 256 }; /* cuBLAS's */
+enum { WORK_ALIGN = 256 }; /* which cuBLAS requires of its workspace */
 
 static ashlar_status check_cpu(ashlar_dtype dtype) {
     return dtype == ASHLAR_F32 || dtype == ASHLAR_F64
@@ -27,7 +27,7 @@ static size_t use_no_work(const ashlar_ops *ops) {
     return 0;
 }
 
-/* A function of the back end that queues the operation. ashlar_launch() copies the arguments. */
+/* The CPU's function that queues an operation. ashlar_launch() copies the arguments. */
 #define QUEUE_OP(op, kind)                                                                     \
     static void run_##op##_f32(void *args) {                                                   \
         ashlar__##op##_f32(args);                                                              \
@@ -103,8 +103,8 @@ size_t ashlar_loss_work_bytes(const ashlar_ops *ops, size_t positions) {
 
 /* ---- arguments ---- */
 
-/* A buffer of an operation, [rows, width]; one that a condition makes needed is not used without.
- */
+/* A buffer of an operation, [rows, width]. MAY: it may be NULL. NEED: it must be given. NEED_IF: it
+ * must be given if the condition holds, and is not used otherwise. */
 #define MAY(field, rows, width, item) \
     { #field, args->field, ashlar__operand_bytes(rows, width, item), false }
 #define NEED_IF(condition, field, rows, width, item) \
@@ -124,14 +124,14 @@ static bool has_batch(size_t steps, size_t batch, size_t width) {
     return steps > 0 && batch > 0 && width > 0;
 }
 
-/* The bytes of rows that lie `stride` elements apart. */
+/* The bytes from the start of the first row to the end of the last; stride: between row starts. */
 static size_t strided_bytes(size_t rows, size_t stride, size_t width, size_t item) {
     const size_t before = ashlar__operand_bytes(rows - 1, stride, item);
     size_t last, bytes;
     return ashlar__mul(width, item, &last) && ashlar__add(before, last, &bytes) ? bytes : SIZE_MAX;
 }
 
-/* Check that no size is 0 (has_sizes says so), and the buffers. */
+/* Define the check of an operation's arguments: has_sizes is true if no size is 0. */
 #define DEFINE_CHECK(op, kind, has_sizes, ...)                                                 \
     static ashlar_status check_##op(const ashlar_ops *ops, const ashlar_##kind##_args *args) { \
         const size_t item = ashlar_dtype_bytes(ops->dtype);                                    \

@@ -16,9 +16,9 @@
     X(copy_columns, columns)         \
     X(argmax, argmax)
 
-/* Take what the operations can use of device memory, for calls ordered with `stream`, and give it
- * to them. *work is the caller's, to be freed after `ops`; unchanged where they need none. Errors:
- * those of ashlar_alloc(). */
+/* Allocate the workspace that the operations can use, and set it (ashlar_ops_set_work()); later
+ * calls must be ordered with `stream`. The caller owns *work and frees it after `ops`; it is
+ * unchanged if they need none. Errors: those of ashlar_alloc(). */
 ASHLAR_BEGIN_DECLS
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_take_work(ashlar_ops *ops, ashlar_allocator *allocator,
                                                       ashlar_stream stream, void **work);
@@ -26,10 +26,10 @@ ASHLAR_END_DECLS
 
 typedef struct ashlar_ops_backend {
     const char *name;
-    /* Set ops->state; the other fields of *ops are set already. open and close may be NULL. */
+    /* open sets ops->state; the other fields are set already. open and close may be NULL. */
     ashlar_status (*open)(ashlar_ops *ops);
     void (*close)(ashlar_ops *ops);
-    /* Whether the back end can compute in a type. Errors: ASHLAR_ENOTSUP. */
+    /* Check that the back end can compute in a type. Errors: ASHLAR_ENOTSUP. */
     ashlar_status (*check)(ashlar_dtype dtype);
     size_t (*loss_work_bytes)(size_t positions);
     size_t (*work_bytes)(const ashlar_ops *ops);
@@ -39,11 +39,11 @@ typedef struct ashlar_ops_backend {
 } ashlar_ops_backend;
 
 struct ashlar_ops {
-    ashlar_device *device;             /* const */
-    const ashlar_ops_backend *backend; /* const */
-    ashlar_dtype dtype;                /* const */
-    void *state;                       /* the back end's own */
-    void *work;                        /* of ashlar_ops_set_work(); NULL: none */
+    ashlar_device *device;
+    const ashlar_ops_backend *backend;
+    ashlar_dtype dtype;
+    void *state; /* the back end's; it alone knows the type */
+    void *work;  /* set by ashlar_ops_set_work(); NULL: none */
     size_t work_bytes;
 };
 
@@ -70,7 +70,7 @@ typedef struct ashlar_softmax_args {
     size_t classes;     /* V, 1.. */
     double temperature; /* > 0: below 1 sharpens, above 1 flattens */
     const void *logits; /* [N, V] */
-    void *probs;        /* [N, V], may be logits */
+    void *probs;        /* [N, V], may be the same memory as logits */
 } ashlar_softmax_args;
 
 /* probs = softmax(logits / temperature), each row sums to 1. */

@@ -29,8 +29,9 @@ static const char *const names[] = {ASHLAR_CUBLAS_MAP(SYMBOL)};
 enum { FUNCTION_COUNT = sizeof names / sizeof names[0] };
 _Static_assert(FUNCTION_COUNT * sizeof(void (*)(void)) == sizeof(ashlar_cublas), "only functions");
 
-/* Set *out to the one table of the process; the first call fills it. The functions are found at run
- * time; nothing links to cuBLAS. Errors: ASHLAR_ENOTSUP (no library); the next call tries again. */
+/* Set *out to the process's one table of cuBLAS's functions, found at run time: nothing links to
+ * cuBLAS. The first call fills it. Errors: ASHLAR_ENOTSUP (no library); the next call tries again.
+ */
 static ashlar_status open_cublas(const ashlar_cublas **out) {
     static ashlar_shared_table once = {.lock = ASHLAR_LOCK(ASHLAR_LEVEL_SHARED_LIBRARY)};
     static ashlar_cublas functions;
@@ -57,7 +58,7 @@ static ashlar_status fail_cublas(const ashlar_cublas *cublas, const char *what,
                         (int)result);
 }
 
-extern const unsigned long long ashlar__ops_image[]; /* ops_cuda.cu, compiled */
+extern const unsigned long long ashlar__ops_image[]; /* the compiled kernels of ops_cuda.cu */
 
 static const ashlar_cuda_image image = {.what = "ops", .image = ashlar__ops_image};
 
@@ -90,7 +91,7 @@ typedef struct cuda_ops {
     const ashlar_cublas *cublas;
     pthread_mutex_t lock; /* guards the handle, which serves one thread at a time */
     cublasHandle_t handle;
-    size_t work_bytes; /* that cuBLAS's documentation recommends for this device */
+    size_t work_bytes; /* the workspace that cuBLAS's documentation recommends for this device */
 } cuda_ops;
 
 /* Create cuBLAS's handle, which takes device memory. */
@@ -177,13 +178,14 @@ static size_t divide_up(size_t count, size_t by) {
     return count / by + (count % by != 0);
 }
 
-/* A matrix: its first element, and how many elements its rows lie apart. */
+/* A matrix: its first element, and the elements from one row to the next. */
 typedef struct matrix {
     const void *data;
     size_t stride;
 } matrix;
 
-/* `count` rows of `width` elements in `a`, with counterparts in `b`. */
+/* `count` rows of `width` elements in `a`, each with a counterpart in `b`: a thread moves whole
+ * vectors of them if both matrices are aligned for it. */
 static ashlar_rows rows_of(const ashlar_ops *ops, size_t count, size_t width, matrix a, matrix b) {
     const size_t item = ashlar_dtype_bytes(ops->dtype), vector = ASHLAR_OPS_VECTOR_BYTES;
     const bool is_wide = (uintptr_t)a.data % vector == 0 && (uintptr_t)b.data % vector == 0 &&
@@ -231,12 +233,12 @@ DEFINE_SIMPLE(embedding_forward, embedding, queue_lookup)
 DEFINE_SIMPLE(copy_columns, columns, queue_copy)
 DEFINE_SIMPLE(argmax, argmax, queue_argmax)
 
-/* With more blocks, each of which looks at all positions, link these first: docs/kernels.md has the
- * estimate. */
+/* embedding_backward compares every position's token in each of its blocks. Beyond this many blocks
+ * it is faster to link the positions of each token first: docs/kernels.md has the estimate. */
 enum { BLOCKS_THAT_COMPARE_MAX = 4096 };
 
-/* Link the positions in the memory of ashlar_ops_set_work(), then add along the links. The device's
- * context must be current. */
+/* Link the positions of each token, in the operations' workspace, and add up the gradients along
+ * the links. The device's context must be current. */
 static ashlar_status add_along_links(const ashlar_ops *ops, const ashlar_embedding_args *args,
                                      size_t positions, ashlar_stream stream) {
     ashlar_driver *driver = ops->device->driver;
@@ -271,7 +273,7 @@ static ashlar_status embedding_backward(const ashlar_ops *ops, const ashlar_embe
     return status;
 }
 
-/* Room for the number of valid positions, then for each position's part of the loss. */
+/* A loss's workspace: the number of valid positions, then each position's loss. */
 static size_t loss_work_bytes(size_t positions) {
     return (1 + positions) * sizeof(double);
 }
@@ -342,8 +344,8 @@ static ashlar_status multiply(const ashlar_ops *ops, size_t m, size_t n, size_t 
                                            : fail_cublas(c->cublas, "cublasGemmEx", result);
 }
 
-/* Set the handle's stream, which takes its workspace away, and then that. The lock must be held and
- * the device's context current. */
+/* Set the handle's stream and then its workspace: cublasSetStream() resets the workspace. The lock
+ * must be held and the device's context current. */
 static ashlar_status prepare_handle(const ashlar_ops *ops, ashlar_stream stream) {
     const cuda_ops *c = ops->state;
     cublasStatus_t result = c->cublas->set_stream(c->handle, (cudaStream_t)stream);
@@ -363,7 +365,7 @@ static void unlock(const ashlar_ops *ops) {
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Lock the handle for this thread, prepare it, and make the device's context current. */
+/* Lock cuBLAS's handle, make the device's context current, and prepare the handle. */
 static ashlar_status lock(const ashlar_ops *ops, const ashlar_linear_args *args,
                           ashlar_stream stream) {
     cuda_ops *c = ops->state;
@@ -405,7 +407,7 @@ static ashlar_status linear_forward(const ashlar_ops *ops, const ashlar_linear_a
     return status;
 }
 
-/* Queue the parts of a linear layer's backward. The lock must be held. */
+/* Queue those gradients of a linear layer that are wanted. The lock must be held. */
 static ashlar_status queue_backward(const ashlar_ops *ops, const ashlar_linear_args *args,
                                     ashlar_stream stream) {
     const factor x = {args->x, args->in, false};

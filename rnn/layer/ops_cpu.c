@@ -34,7 +34,7 @@ static real row_max(const real *row, size_t width) {
     return best[0];
 }
 
-/* Define a function that sums `term` over the elements x of a row. */
+/* Define a function that sums `term`, an expression in x and `shift`, over a row's elements x. */
 #define DEFINE_SUM(name, term)                                    \
     static real name(const real *row, size_t width, real shift) { \
         real sum[LANES] = {0};                                    \
@@ -81,20 +81,20 @@ static size_t length_of(const int32_t *lengths, size_t sequence, size_t steps) {
     return lengths == NULL ? steps : (size_t)lengths[sequence];
 }
 
-/* The least work that is worth a thread, about ten microseconds of it: elements that are copied or
- * added up, and logits of which the loss is taken. */
+/* The least work that is worth waking a thread for, about ten microseconds: in elements that are
+ * copied, elements that are added up, and logits of which the loss is computed. */
 enum { COPIED_LEAST = 1 << 15, ADDED_LEAST = 1 << 14, LOGITS_LEAST = 1 << 13 };
 
-/* How many rows of `width` elements are worth a thread, of which `least` elements are. */
+/* How many rows of `width` elements are worth waking a thread for, if `least` elements are. */
 static size_t rows_worth(size_t least, size_t width) {
     return (least + width - 1) / width;
 }
 
-/* Sums over rows are shared by columns, so that each runs in the order of the rows. */
+/* Sum over rows: threads share the columns, so that each sum is added in the order of the rows. */
 static void share_columns(size_t rows, size_t width, void (*fn)(void *, size_t, size_t),
                           const void *args) {
     ashlar__workers_share_columns(rows, width, sizeof(real), ADDED_LEAST, fn,
-                                  (void *)(uintptr_t)args); /* nobody writes to them */
+                                  (void *)(uintptr_t)args); /* `fn` only reads them */
 }
 
 static void gather_rows(void *context, size_t first, size_t end) {
@@ -197,7 +197,7 @@ static double position_gradient(const real *logits, size_t classes, size_t targe
     return log((double)sum) + gap;
 }
 
-/* Whether a position counts: inside its sequence, and not to be ignored. */
+/* Whether a position counts: it lies inside its sequence, and its target is not negative. */
 static bool is_valid(const ashlar_cross_entropy_args *args, size_t at) {
     return at / args->batch < length_of(args->lengths, at % args->batch, args->steps) &&
            args->targets[at] >= 0;
@@ -211,19 +211,21 @@ static size_t count_valid(const ashlar_cross_entropy_args *args) {
     return valid;
 }
 
-/* The weight of one of `count` positions or elements; of 0, it does not matter. */
+/* The weight of each of `count` positions or elements: the given one or, if that is 0, 1 / count,
+ * so that the loss is a mean. */
 static double weight_of(double given, size_t count) {
     return given != 0 ? given : 1 / (double)(count > 0 ? count : 1);
 }
 
-/* Positions whose losses are kept until they are added up, in order. */
+/* Threads compute the losses of KEPT_LOSSES positions; then one adds these up in order. */
 enum { KEPT_LOSSES = 2048 };
 
+/* Up to KEPT_LOSSES positions from position `from` on. */
 typedef struct loss_run {
     const ashlar_cross_entropy_args *args;
-    size_t from;  /* the first position of this run */
-    real weight;  /* of gradients */
-    double *kept; /* [KEPT_LOSSES] losses of the positions from `from` on */
+    size_t from;
+    real weight;  /* the factor of each position's gradient */
+    double *kept; /* [KEPT_LOSSES], out: the positions' losses */
 } loss_run;
 
 static void compute_losses(void *context, size_t first, size_t end) {

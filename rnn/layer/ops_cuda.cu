@@ -20,15 +20,15 @@ static __device__ double block_sum(double value) {
     }
     __syncthreads();
     const double sum = sums[0];
-    __syncthreads(); /* the next sum reuses the memory */
+    __syncthreads(); /* the next sum reuses sums[] */
     return sum;
 }
 
-/* A position of [T, B] that moves on by the same number of positions each time, without a division.
- */
+/* A position in [T, B], as step and sequence. It can be moved on by a fixed number of positions, of
+ * which it keeps the quotient and the remainder by B: so no move has to divide. */
 typedef struct cursor {
     size_t step, sequence;
-    size_t steps, sequences; /* to move on by */
+    size_t steps, sequences; /* that one move adds */
 } cursor;
 
 static __device__ cursor cursor_at(size_t position, size_t batch, size_t by) {
@@ -49,7 +49,7 @@ static __device__ void move_on(cursor *p, size_t batch) {
     }
 }
 
-/* Whether it lies before the end of its sequence. */
+/* Whether a position lies before the end of its sequence. */
 static __device__ bool is_before_end(const cursor *p, const int32_t *lengths) {
     return lengths == NULL || (long long)p->step < (long long)lengths[p->sequence];
 }
@@ -59,7 +59,7 @@ static __device__ bool is_inside(size_t position, size_t batch, const int32_t *l
     return is_before_end(&p, lengths);
 }
 
-/* The weight of one position or element: the given one, or 1 / the count that work begins with. */
+/* The weight of a position or element: the given one or, if that is 0, 1 / work's first number. */
 static __device__ double position_weight(double weight, const double *weight_at, const void *work) {
     const double given = weight_at != NULL ? *weight_at : weight;
     if (given != 0) {
@@ -69,7 +69,7 @@ static __device__ double position_weight(double weight, const double *weight_at,
     return 1 / (count > 0 ? count : 1);
 }
 
-/* Where the parts of a loss are. */
+/* Where each position's loss is: in the caller's `losses`, else in `work`, after the count. */
 static __device__ double *parts_of(void *work, double *losses) {
     return losses != NULL ? losses : (double *)work + 1;
 }
@@ -91,7 +91,7 @@ static __device__ void find_token(const ashlar_embedding_args *args, unsigned cl
     }
 }
 
-/* Whether a GROUP of words has a bit; most have none. */
+/* Whether a bit is set in GROUP words; in most groups none is. */
 static __device__ bool has_any(const uint32_t *words) {
     uint32_t any = 0;
     for (unsigned k = 0; k < GROUP; k++) {
@@ -160,7 +160,8 @@ __global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
     }
 }
 
-/* Piece by piece, so that a token's newest position is that of an earlier piece. */
+/* Link the positions of each token, THREADS positions at a time: the links among these are found by
+ * comparing them, and newest[] has each token's last position before them. */
 __global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
     ashlar_kernel_embedding_link(const __grid_constant__ ashlar_chain_args args) {
     __shared__ size_t tokens[THREADS];

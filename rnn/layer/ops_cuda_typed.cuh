@@ -3,7 +3,7 @@
 #include "arena/compute/element.h"
 #include "rnn/layer/ops_cuda.h"
 
-/* A unit of a row: elements that a thread moves at once. */
+/* The units of a row, which a thread moves at once: a vector of elements, or a single one. */
 typedef struct __align__(ASHLAR_OPS_VECTOR_BYTES) ASHLAR_NAME(vector) {
     ASHLAR_STORED at[ASHLAR_OPS_VECTOR_BYTES / sizeof(ASHLAR_STORED)];
 } ASHLAR_NAME(vector);
@@ -17,8 +17,8 @@ typedef struct ASHLAR_NAME(single) {
 #define CONST_UNITS(unit, row, part) \
     ((const ASHLAR_NAME(unit) *)(const void *)(row) + (part)->first)
 
-/* Fill a thread's part of a row, or copy it. All loads come first, so that none waits for another.
- */
+/* Fill a thread's units of a row, or copy them. All loads come first, so that none waits for a
+ * store. */
 #define DEFINE_MOVES(unit)                                                                    \
     static __device__ void ASHLAR_NAME(fill_##unit)(ASHLAR_STORED value, ASHLAR_STORED *row,  \
                                                     const ashlar_row_part *part) {            \
@@ -69,7 +69,8 @@ static __device__ void ASHLAR_NAME(copy)(const ashlar_rows *rows, const ASHLAR_S
     }
 }
 
-/* A token that is no class gives a row of NaN, which cannot be overlooked, and reads nothing. */
+/* A token that is no class gets a row of NaN, which cannot be overlooked; no row of the table is
+ * read. */
 static __device__ void ASHLAR_NAME(embedding_forward)(const ashlar_lookup_args *args) {
     const ashlar_embedding_args *e = &args->embedding;
     const ashlar_row_part part =
@@ -88,7 +89,7 @@ static __device__ void ASHLAR_NAME(embedding_forward)(const ashlar_lookup_args *
     }
 }
 
-/* `sum` and the elements, `width` apart, that a GROUP of words has bits for. */
+/* Add to `sum` the elements, `width` apart, whose bits are set in GROUP words. */
 static __device__ ASHLAR_REAL ASHLAR_NAME(add_rows)(ASHLAR_REAL sum, const uint32_t *words,
                                                     const ASHLAR_STORED *elements, size_t width) {
     for (unsigned k = 0; k < GROUP; k++) {
@@ -101,11 +102,11 @@ static __device__ ASHLAR_REAL ASHLAR_NAME(add_rows)(ASHLAR_REAL sum, const uint3
     return sum;
 }
 
-/* Each element of dtable has one thread, which adds in the order of the positions. */
+/* Each element of dtable has one thread, which adds up gradients in the order of the positions. */
 static __device__ void ASHLAR_NAME(embedding_backward)(const ashlar_embedding_args *args) {
     __shared__ uint32_t words[THREADS];
     const size_t width = args->width;
-    const unsigned tiles = (unsigned)((width + THREADS - 1) / THREADS); /* fewer than blocks */
+    const unsigned tiles = (unsigned)((width + THREADS - 1) / THREADS); /* at most gridDim.x */
     const unsigned class_ = blockIdx.x / tiles;
     const size_t column = (size_t)(blockIdx.x % tiles) * THREADS + threadIdx.x;
     const ASHLAR_STORED *dout = (const ASHLAR_STORED *)args->dout;
@@ -127,7 +128,7 @@ static __device__ void ASHLAR_NAME(embedding_backward)(const ashlar_embedding_ar
     }
 }
 
-/* The thread of a chain's first position follows it for a unit; all others have nothing to do. */
+/* Add up one unit of dtable's row for a token, along the list that begins at position part->row. */
 #define DEFINE_ADD(unit)                                                                       \
     static __device__ void ASHLAR_NAME(add_##unit)(const ashlar_chain_args *args,              \
                                                    const ashlar_row_part *part) {              \
@@ -208,13 +209,12 @@ static __device__ ASHLAR_REAL ASHLAR_NAME(row_max)(const ASHLAR_STORED *row, siz
     }
     __syncthreads();
     top = tops[0];
-    __syncthreads(); /* the next row reuses the memory, and dlogits, written next, may be the
-                        same memory as logits */
+    __syncthreads(); /* the next row reuses tops[], and dlogits, written next, may be logits */
     return top;
 }
 
 static __device__ void ASHLAR_NAME(cross_entropy)(const ashlar_cross_entropy_args *args) {
-    enum { BATCH = sizeof(ASHLAR_REAL) == sizeof(float) ? 4 : 1 }; /* more doubles would spill */
+    enum { BATCH = sizeof(ASHLAR_REAL) == sizeof(float) ? 4 : 1 }; /* 4 doubles spill registers */
     const size_t at = blockIdx.x, width = args->classes;
     const ASHLAR_STORED *row = (const ASHLAR_STORED *)args->logits + at * width;
     ASHLAR_STORED *drow =
@@ -261,14 +261,13 @@ static __device__ void ASHLAR_NAME(cross_entropy)(const ashlar_cross_entropy_arg
     for (; BATCH > 1 && j < width; j += THREADS) {
         drow[j] = ASHLAR_NARROW(ASHLAR_EXP(ASHLAR_WIDEN(row[j]) - top) * factor);
     }
-    if (target < width && threadIdx.x == target % THREADS) { /* the thread that wrote it */
+    if (target < width && threadIdx.x == target % THREADS) { /* it wrote drow[target] before */
         drow[target] =
             ASHLAR_NARROW(ASHLAR_EXP((ASHLAR_REAL)wanted - top) * factor - weight);
     }
 }
 
-/* The number of valid elements; if the weight is 0, it is 1 / that number. All blocks compute the
- * same number. */
+/* The number of elements in valid positions. Every block computes it for itself. */
 static __device__ double ASHLAR_NAME(valid_elements)(const ashlar_squared_error_args *args) {
     double valid = 0;
     for (size_t b = threadIdx.x; b < args->batch; b += THREADS) {
@@ -329,7 +328,7 @@ static __device__ void ASHLAR_NAME(argmax)(const ashlar_argmax_args *args) {
     size_t label = 0;
     for (size_t j = threadIdx.x; j < args->classes; j += THREADS) {
         const ASHLAR_REAL value = ASHLAR_WIDEN(row[j]);
-        const bool is_better = !isnan(value) && !(value <= best); /* so that the first stays */
+        const bool is_better = !isnan(value) && !(value <= best); /* true if best is still NaN */
         best = is_better ? value : best;
         label = is_better ? j : label;
     }

@@ -10,23 +10,23 @@
 enum { STEPS_MAX = 65535 };
 
 /*
- * Passes over more steps, in chunks. Forward hands the states behind each chunk to the next one,
- * and in training keeps them; backward goes through the chunks from the last to the first, and
- * hands the gradients of states back. That is what one pass would compute, but the gradients of
- * weights are summed in another order. Chunks need one direction, and sequences that all reach the
- * last chunk.
+ * A pass over more steps runs in chunks of steps. Forward hands the states after each chunk to the
+ * next one, and in training keeps them; backward goes through the chunks from the last to the first
+ * and hands the gradients of states back. That computes what one pass would, but the gradients of
+ * weights are summed in another order. Chunks need a stack of one direction, and sequences that all
+ * reach the last chunk.
  *
- *     reserve = [states behind chunk 0 | 1 | ... | reserve of chunk 0 | 1 | ...]
+ *     reserve = [states after chunk 0 | 1 | ... | reserve of chunk 0 | 1 | ...]
  *     work    = [two sets of states, or of their gradients | work of one chunk]
  */
 
-enum { ALIGN = 256 }; /* bytes, of all parts of reserve and work */
+enum { ALIGN = 256 }; /* all parts of reserve and work begin at multiples of 256 bytes */
 
 /* How a pass is cut. `cells`, `set` and `reserve` are multiples of ALIGN. */
 typedef struct chunks {
     size_t count;
     size_t steps, rest; /* steps of each chunk but the last; steps of the last */
-    size_t cells, set;  /* offset of c in a set of states, and the set's size */
+    size_t cells, set;  /* where c begins in a set of states (h, then c), and the set's size */
     size_t reserve, last_reserve;
     size_t work;
 } chunks;
@@ -54,10 +54,7 @@ static ashlar_status cut(const ashlar_rnn *rnn, size_t steps, size_t batch, bool
         steps, rnn->most_steps);
     ASHLAR_FAIL_IF(steps > INT32_MAX, ASHLAR_EOVERFLOW, /* lengths are int32 */
                    TOO_LARGE, batch, steps);
-    /*
-     * Chunks of about equal size: if the last one had only a step or so, the CPU might round
-     * differently.
-     */
+    /* Chunks are about equal: with only a step or so in the last, the CPU might round otherwise. */
     *c = (chunks){.count = (steps - 1) / rnn->most_steps + 1};
     c->steps = (steps - 1) / c->count + 1;
     c->rest = steps - (c->count - 1) * c->steps;
@@ -97,7 +94,7 @@ typedef struct pass_over {
     const ashlar_rnn_buffers *b;
     ashlar_stream stream;
     chunks cut;
-    int32_t *lengths; /* [B] of a chunk */
+    int32_t *lengths; /* [B], the steps that each sequence has in the chunk being queued */
 } pass_over;
 
 /* Row 0 of chunk i in a buffer [T, B, width]; NULL stays NULL. */
@@ -106,7 +103,7 @@ static void *rows(const pass_over *p, const void *buffer, size_t i, size_t width
     return buffer == NULL ? NULL : (char *)buffer + i * p->cut.steps * row;
 }
 
-/* The states behind chunk i: kept in training, otherwise alternating between two sets. */
+/* The states after chunk i: in training each chunk's are kept, else two sets are used in turn. */
 static char *border(const pass_over *p, size_t i) {
     return p->b->reserve != NULL ? (char *)p->b->reserve + i * p->cut.set
                                  : (char *)p->b->work + i % 2 * p->cut.set;
@@ -145,13 +142,13 @@ static ashlar_rnn_buffers buffers_of(const pass_over *p, size_t i) {
     return b;
 }
 
-/* Chunks have seeds of their own, so that dropout does not repeat itself. */
+/* Queue chunk i. Each has a dropout seed of its own, else all would drop the same outputs. */
 static ashlar_status queue_chunk(const pass_over *p, size_t i) {
     const ashlar_rnn_buffers b = buffers_of(p, i);
     ashlar_rnn_batch batch = *p->batch;
     batch.steps = i + 1 == p->cut.count ? p->cut.rest : p->cut.steps;
     batch.lengths = p->lengths;
-    batch.padding_is_free = false; /* the next chunk reads the states behind it */
+    batch.padding_is_free = false; /* the next chunk reads the states after this one */
     batch.dropout_seed += i == 0 ? 0 : ashlar__random_mix(i);
     for (size_t s = 0; s < batch.batch; s++) {
         const size_t left = (size_t)p->batch->lengths[s] - i * p->cut.steps;
@@ -277,7 +274,7 @@ static const char *const pass_names[] = {"ashlar_rnn_forward", "ashlar_rnn_backw
                                          "ashlar_rnn_backward_weights"};
 ASHLAR_TABLE_IS_FULL(pass_names, ASHLAR_RNN_PASS_COUNT);
 
-/* Check the buffers that a pass uses; one of 0 bytes is none of these. */
+/* Check the buffers that a pass uses; those of 0 bytes are not used, and not checked. */
 static ashlar_status check_buffers(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                    const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b,
                                    const ashlar_rnn_varying *varying) {

@@ -12,18 +12,18 @@
 #include "rnn/layer/backend.h"
 
 /*
- * The passes. Calls, batches and buffers are those of rnn.h; the weights are used in place. The
- * reverse direction begins at each sequence's own last step. The passes sort the batch by length
- * and leave out padding, so the work depends on the sum of the lengths, not on their order.
+ * The passes. Batches, buffers and the letters for sizes (T, B, I, H, P, G, L, D) are those of
+ * rnn.h. The reverse direction begins at each sequence's own last step. The passes sort the batch
+ * by length and leave out padding: the work depends on the sum of the lengths, not on their order.
  *
  * No function here allocates, fails or keeps anything between calls. Threads: any, on distinct
  * outputs, work and reserve. On one machine the same arguments give the same bits, with any number
  * of threads (see blas.h).
  */
 
-/* The arguments of all three calls. Elements are of type layout->config.dtype, which must be the
- * type of the pass called (asserted). Unlike in rnn.h, hy may be hx and cy may be cx: a running
- * state is then updated in place. */
+/* The arguments of all three passes. Elements are of type layout->config.dtype, which must be the
+ * type of the pass called (asserted). Unlike in rnn.h, hy may be hx and cy may be cx: the states
+ * are then updated in place. */
 typedef struct ashlar_rnn_cpu_args {
     const ashlar_rnn_layout *layout;
     size_t steps, batch;    /* T and B, 1.. */
@@ -46,7 +46,7 @@ typedef void ashlar_rnn_cpu_pass(const ashlar_rnn_cpu_args *args);
  * One call's batch without its padding, and the map of its buffers.
  *
  * Packed rows: the sequences are sorted by descending length; equal ones keep their order. Step t
- * has one row for each sequence that still runs, one after the other, and step follows step.
+ * has one row for each sequence that still runs; the rows of step t + 1 follow those of step t.
  *
  *     start[0]                  = 0
  *     start[t + 1] - start[t]   = n(t), the number of lengths > t; never grows with t
@@ -68,24 +68,24 @@ typedef void ashlar_rnn_cpu_pass(const ashlar_rnn_cpu_args *args);
  * K is the width of a row of gates; see ashlar_rnn_rows. */
 typedef struct ashlar_rnn_map {
     /* in work */
-    size_t order;     /* size_t [B] */
-    size_t start;     /* size_t [T + 1] */
-    size_t rows;      /* [T*B, max(I, D*P)]: a layer's input, or the gradient on its way down */
+    size_t order;     /* size_t [B], as above */
+    size_t start;     /* size_t [T + 1], as above */
+    size_t rows;      /* [T*B, max(I, D*P)]: a layer's input; in backward, its gradient */
     size_t bias;      /* [K]: the biases of a row of gates, or their gradient */
     size_t sums;      /* [B, G*H], GRU: a step's R h, or the gradient of it */
-    size_t full;      /* [B, H], with a projection: a step's h' before it, or the gradient */
-    size_t recurrent; /* a pseudo-layer's R, or its transpose, in panels */
+    size_t full;      /* [B, H], with a projection: a step's h' before that, or the gradient */
+    size_t recurrent; /* a pseudo-layer's R, or its transpose, in panels (panel.h) */
     size_t project;   /* likewise its Wp, or its transpose, in panels */
-    size_t dh;        /* [B, P], training */
-    size_t dc;        /* [B, H], training, LSTM */
+    size_t dh;        /* [B, P], training: the gradient of h */
+    size_t dc;        /* [B, H], training, LSTM: the gradient of c */
     size_t slices;    /* inference: one slice for each direction, shared by all layers */
     size_t work_bytes;
 
     /* in a slice, which is a pseudo-layer's share of the reserve (ashlar__rnn_rows_slice()) */
     size_t gates;    /* [T*B, gate_stride] packed; after backward_data: their gradients */
-    size_t states;   /* [B + T*B, P] */
-    size_t cells;    /* LSTM: [B + T*B, H]; in inference [2B, H], used in turn */
-    size_t fulls;    /* [T*B, H] packed, training with a projection: h' before it */
+    size_t states;   /* [B + T*B, P]: rows state(0) and following */
+    size_t cells;    /* LSTM: [B + T*B, H]; in inference [2B, H], two sets used in turn */
+    size_t fulls;    /* [T*B, H] packed, training with a projection: h' before that */
     size_t doutputs; /* [T*B, P] packed, training with a projection: the gradient of h' */
     size_t slice_bytes;
 
@@ -107,16 +107,16 @@ typedef struct ashlar_rnn_rows {
     const ashlar_rnn_layout *layout;
     bool training;
     bool is_dropping;
-    bool is_packed;           /* R and Wp are packed, since there are enough steps */
+    bool is_packed;           /* R and Wp are packed into panels; false: too few steps to gain */
     bool is_joined;           /* a layer reads a copy of the outputs below it, not the states */
     size_t gate_rows;         /* G*H */
-    size_t split, gate_width; /* K */
+    size_t split, gate_width; /* as above; gate_width is K */
     size_t gate_stride;       /* elements from one row of gates to the next: K or a bit more */
     size_t steps, batch;      /* T, B */
     size_t row_count;         /* N */
-    size_t shards;            /* threads that have sequences of their own, 1.. */
-    size_t *order;            /* [B], in work */
-    size_t *start;            /* [T + 1], in work */
+    size_t shards;            /* 1..; the sequences are divided into shards, each for a thread */
+    size_t *order;            /* [B], in work; as above */
+    size_t *start;            /* [T + 1], in work; as above */
 } ashlar_rnn_rows;
 
 /* Sort args->lengths into args->b.work. ashlar__rnn_cpu_sizes() must have accepted the sizes. */
@@ -126,7 +126,8 @@ ashlar_rnn_rows ashlar__rnn_rows_open(const ashlar_rnn_cpu_args *args, bool trai
 char *ashlar__rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                              size_t pseudo_layer);
 
-/* How many threads should share one step's product with so many weights; 1 if there are shards. */
+/* How many threads should share a step's product with a matrix of `weights` elements; 1 if there
+ * are several shards, each of which has its own thread. */
 size_t ashlar__rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights);
 
 /* state(t), defined in the comment above. */
@@ -134,7 +135,8 @@ static inline size_t ashlar__rnn_rows_state(const ashlar_rnn_rows *batch, size_t
     return t == 0 ? 0 : batch->batch + batch->start[t - 1];
 }
 
-/* Like state(t), for cells. Inference uses two blocks in turn; it never rewrites a finished row. */
+/* Like state(t), for the rows of c. Inference has two sets of B rows, used in turn. When a sequence
+ * has ended, its row is written no more: later steps have fewer rows. */
 static inline size_t ashlar__rnn_rows_cell(const ashlar_rnn_rows *batch, size_t t) {
     return batch->training ? ashlar__rnn_rows_state(batch, t) : t % 2 * batch->batch;
 }
@@ -150,8 +152,8 @@ static inline size_t ashlar__rnn_rows_active(const ashlar_rnn_rows *batch, size_
  *
  *     bias [K], W^T [in(l), G*H], R^T [P, G*H], with a projection Wp^T [H, P]    matrices in panels
  *
- * bias is the sum of all biases that are added to a column of gates. A step of few rows reads all
- * weights, and does little else. So a decoder (below) reads matrices of bf16, too: half the bytes.
+ * bias is the sum of all biases that are added to a column of gates. A step of few rows spends its
+ * time on reading weights. So a decoder (below) can have its matrices in bf16: half the bytes.
  */
 
 /* G*H, the rows of W, and K, the width of a row of gates (above). */
@@ -170,26 +172,26 @@ static inline size_t ashlar__rnn_gate_column(const ashlar_rnn_layout *layout, si
     return layout->config.cell == ASHLAR_RNN_GRU && row >= 2 * hidden ? row + hidden : row;
 }
 
-/* Where the parts of a pseudo-layer lie, offsets in bytes. */
+/* Where a pseudo-layer's prepared weights lie: offsets in bytes, and their end. */
 typedef struct ashlar_prepared_layer {
     size_t bias, w, r, wp, end;
 } ashlar_prepared_layer;
 ashlar_prepared_layer ashlar__rnn_prepared_layer(const ashlar_rnn_layout *layout, bool is_bf16,
                                                  size_t pseudo_layer);
 
-/* Bytes of a stack. They fit in a size_t, because the stack does, of which they are a small
- * multiple. */
+/* Bytes of a stack's prepared weights. They cannot overflow: a layout is limited to 2^31 elements,
+ * and they are a small multiple of these. */
 size_t ashlar__rnn_prepared_bytes(const ashlar_rnn_layout *layout, bool is_bf16);
 
-/* The weights of a stack, of type layout->config.dtype, and where they go. */
+/* The weights of a stack, of type layout->config.dtype, and where to put the prepared ones. */
 typedef struct ashlar_prepare_args {
     const ashlar_rnn_layout *layout;
     bool is_bf16;        /* only for fp32 */
-    const void *weights; /* packed order, rnn.h */
+    const void *weights; /* in rnn.h's packed order */
     void *prepared;      /* ashlar__rnn_prepared_bytes(), aligned to 64 bytes */
 } ashlar_prepare_args;
 
-/* Read the weights, and fill `prepared`; shared by the workers. */
+/* Read the weights, and fill `prepared`. The workers share the work. */
 typedef void ashlar_rnn_prepare_function(const ashlar_prepare_args *args);
 
 /*
@@ -205,13 +207,13 @@ typedef void ashlar_rnn_prepare_function(const ashlar_prepare_args *args);
 
 /* A model's weights, in plain memory. All elements are of type layout->config.dtype. */
 typedef struct ashlar_decode_model {
-    const ashlar_rnn_layout *layout; /* of one direction */
+    const ashlar_rnn_layout *layout; /* a stack of one direction */
     size_t classes;                  /* V */
     bool is_bf16;                    /* packed matrices are bf16; only for fp32 */
-    const void *table;               /* [V, I] */
-    const void *stack;               /* packed order, rnn.h */
-    const void *weight;              /* [V, P] of the linear layer */
-    const void *bias;                /* [V] */
+    const void *table;               /* [V, I], the embedding's */
+    const void *stack;               /* the RNN's weights, in rnn.h's packed order */
+    const void *weight;              /* [V, P], the linear layer's */
+    const void *bias;                /* [V], likewise */
     void *packed;                    /* ashlar__decode_packed_bytes(), aligned to 64 bytes */
 } ashlar_decode_model;
 
@@ -221,7 +223,7 @@ typedef struct ashlar_decode_args {
     size_t batch;          /* B, 1.. */
     const int32_t *tokens; /* [B], each 0 .. V-1 */
     const void *h, *c;     /* before the step: [L, B, P] and [L, B, H]; c for an LSTM only */
-    void *next_h, *next_c; /* after it; apart from the others */
+    void *next_h, *next_c; /* after it, likewise; they do not overlap h and c */
     void *logits;          /* [B, V] */
     void *work;            /* ashlar__decode_work_bytes(), aligned to 64 bytes */
 } ashlar_decode_args;
@@ -233,10 +235,10 @@ size_t ashlar__decode_work_bytes(const ashlar_rnn_layout *layout, size_t batch);
 
 /* Where the parts of work lie, offsets in bytes. */
 typedef struct ashlar_decode_work {
-    size_t x;     /* [B, I] */
-    size_t gates; /* [B, K] */
+    size_t x;     /* [B, I], the embedded tokens */
+    size_t gates; /* [B, K], a layer's rows of gates */
     size_t sums;  /* GRU: [B, 3H], R h */
-    size_t full;  /* with a projection: [B, H], h' before it */
+    size_t full;  /* with a projection: [B, H], h' before that */
     size_t end;
 } ashlar_decode_work;
 ashlar_decode_work ashlar__decode_work(const ashlar_rnn_layout *layout, size_t batch);
@@ -248,9 +250,9 @@ typedef struct ashlar_decoder {
     void (*step)(const ashlar_decode_args *args);
 } ashlar_decoder;
 
-/* The functions of an element type and an instruction set (meson.build). With fused multiply-add
- * they round less often: their results have other bits than the baseline's, but the same bits on
- * every such processor. */
+/* The functions for one element type and one instruction set (meson.build). With fused multiply-add
+ * they round less often: their results differ in the last bits from the baseline's, but have the
+ * same bits on every processor that has it. */
 typedef struct ashlar_rnn_loops {
     ashlar_rnn_cpu_pass *passes[ASHLAR_RNN_PASS_COUNT];
     ashlar_rnn_prepare_function *prepare;
@@ -262,14 +264,14 @@ extern const ashlar_rnn_loops ashlar__rnn_loops_f32_avx2, ashlar__rnn_loops_f64_
 extern const ashlar_rnn_loops ashlar__rnn_loops_f32_avx512;
 extern const ashlar_rnn_loops ashlar__rnn_loops_f32_neon, ashlar__rnn_loops_f64_neon;
 
-/* Those of a type, of the best set that this processor can run. NULL: the CPU does not compute in
- * that type. */
+/* The functions for a type, in the best instruction set that this processor has. NULL: the CPU does
+ * not compute in that type. */
 const ashlar_rnn_loops *ashlar__rnn_loops_of(ashlar_dtype dtype);
 
 /*
- * Which outputs are dropped between layers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel
- * random numbers: as easy as 1, 2, 3"). A number depends only on the seed, layer, step, sequence
- * and feature. So forward and backward draw the same ones, in any order.
+ * Dropout between layers: random numbers that say which outputs are dropped, by Philox 4x32-10
+ * (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3"). Each depends only on
+ * seed, layer, step, sequence and feature, so forward and backward draw the same, in any order.
  */
 
 enum {

@@ -87,18 +87,18 @@ typedef struct packed_product {
     size_t ldc;
 } packed_product;
 
-/* Products with the same columns, which the threads share, and perhaps a cell behind them. */
+/* One or two products that go to the same columns, which the threads share. If `step` is given, the
+ * columns are a cell's gates, and the cell runs after the products. */
 typedef struct products {
-    bool is_bf16; /* the packed matrices are */
+    bool is_bf16; /* the packed matrices are bf16 */
     size_t batch, columns, count, pieces;
     const real *bias; /* [columns], what c begins with; NULL: nothing */
-    const cell_step
-        *step; /* columns are those of this cell's gates, which is run, too; NULL: none */
+    const cell_step *step; /* columns are the gates of a cell, which runs next; NULL: no cell */
     cell_function *cell;
     packed_product of[FACTORS];
 } products;
 
-/* Compute columns first .. end - 1; `first` is a multiple of PANEL. */
+/* Compute columns first .. end - 1 of all products; `first` is a multiple of PANEL. */
 static void multiply_columns(const products *p, size_t first, size_t end) {
     for (size_t b = 0; p->bias != NULL && b < p->batch; b++) {
         memcpy(p->of[0].c + b * p->of[0].ldc + first, p->bias + first,
@@ -129,8 +129,8 @@ static void run_piece(void *context, size_t i) {
     multiply_columns(p, edge(p, p->columns, i), edge(p, p->columns, i + 1));
 }
 
-/* A piece is the same units of every gate, whose panels begin where the gates do; so the cell can
- * follow without a wait for other threads. */
+/* Piece i computes all gates of some units, so the same thread can then run the cell for them
+ * without waiting for others. That needs gates that begin where a panel begins. */
 static void run_cell_piece(void *context, size_t i) {
     const products *const p = context;
     const size_t hidden = p->step->hidden;

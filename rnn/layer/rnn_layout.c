@@ -72,7 +72,7 @@ static bool has_recurrent_bias(const ashlar_rnn_config *c) {
     return c->bias == ASHLAR_RNN_BIAS_DOUBLE || c->bias == ASHLAR_RNN_BIAS_RECURRENT;
 }
 
-/* The elements of a pseudo-layer's biases: N_b*G*H. */
+/* The elements of a pseudo-layer's biases, of which the stack has 0, 1 or 2. */
 static size_t bias_elements(const ashlar_rnn_layout *l) {
     const size_t count = (size_t)has_input_bias(&l->config) + has_recurrent_bias(&l->config);
     return count * l->gates * l->config.hidden;
@@ -99,7 +99,7 @@ static size_t matrix_base(const ashlar_rnn_layout *l, size_t pseudo_layer) {
     return first * matrix_elements(l, 0) + (pseudo_layer - first) * matrix_elements(l, 1);
 }
 
-/* Add the elements of `count` pseudo-layers of a layer to *total. False: the limit is reached. */
+/* Add the elements of `count` pseudo-layers like those of `layer`. False: too many elements. */
 static bool add_pseudo_layers(const ashlar_rnn_layout *l, size_t layer, size_t count,
                               size_t *total) {
     size_t products, all;
@@ -115,7 +115,7 @@ static bool add_pseudo_layers(const ashlar_rnn_layout *l, size_t layer, size_t c
 static bool count_elements(ashlar_rnn_layout *l) {
     const ashlar_rnn_config *c = &l->config;
     if (c->input >= ELEMENT_LIMIT || c->hidden >= ELEMENT_LIMIT || c->layers >= ELEMENT_LIMIT) {
-        return false; /* below the limit, products with gates and directions cannot wrap */
+        return false; /* smaller sizes, times gates and directions, cannot overflow a size_t */
     }
     size_t total = 0;
     if (!add_pseudo_layers(l, 0, c->directions, &total) ||
@@ -188,7 +188,7 @@ static const char *const kinds[] = {
 };
 ASHLAR_TABLE_IS_FULL(kinds, ASHLAR_RNN_TENSOR_COUNT);
 
-/* Fill in the spec of one tensor; `name` keeps its text. */
+/* Fill in the spec of one tensor. Its name is written to `name`, which must outlive the spec. */
 static ashlar_status describe(const ashlar_rnn_layout *layout, const char *prefix,
                               size_t pseudo_layer, ashlar_rnn_tensor tensor, char *name,
                               ashlar_tensor_spec *spec) {

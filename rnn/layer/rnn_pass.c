@@ -1,6 +1,6 @@
-/* rnn_pass.c - the RNN's passes over layers, directions and steps: forward, backward over the data,
- * backward over the weights; and the copies of rows between a caller's tensors and packed ones,
- * which alone deal with padding and with the caller's order of sequences. */
+/* rnn_pass.c - the RNN's passes on the CPU: forward, backward over the data, backward over the
+ * weights. Rows are copied from the caller's tensors to packed ones, and back; all else computes on
+ * packed rows, without padding and with the sequences sorted by length. */
 #include "rnn/layer/rnn_pass.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ static layer_part open_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_r
     return view;
 }
 
-/* A pseudo-layer's outputs as packed rows. Forward direction only: in reverse they have gaps. */
+/* A forward pseudo-layer's outputs as packed rows. In reverse, initial states lie between them. */
 static const real *forward_outputs(const ashlar_rnn_rows *batch, const layer_part *part) {
     return part->states + batch->batch * part->state;
 }
@@ -57,19 +57,19 @@ static uint64_t *kept_seed(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_ar
     return (uint64_t *)(void *)((char *)args->b.reserve + batch->map.seed);
 }
 
-/* Whether no sequence is padded. Then their order is the caller's, and so are all rows. */
+/* Whether no sequence is padded. Packed rows are then the caller's rows, in the same order. */
 static bool is_dense(const ashlar_rnn_rows *batch) {
     return batch->row_count == batch->steps * batch->batch;
 }
 
-/* The least work that is worth a thread, about ten microseconds of it: elements that are copied,
- * and elements for which numbers are drawn. */
+/* The least work that is worth waking a thread for, about ten microseconds: in elements that are
+ * copied, and in elements for which random numbers are drawn. */
 enum { COPIED_LEAST = 1 << 15, DROPPED_LEAST = 1 << 13 };
 
 /* Rows of all time steps, on their way from one tensor to another. Threads share the steps. */
 typedef struct row_copy {
     const ashlar_rnn_rows *batch;
-    const layer_part *part; /* of which the outputs are copied; NULL: `from` is */
+    const layer_part *part; /* its outputs are copied; NULL: `from` is copied */
     const real *from;
     real *to;
     size_t width; /* of a row of `to` */
@@ -79,10 +79,10 @@ static void share_steps(const row_copy *copy, size_t least,
                         void (*fn)(void *context, size_t first, size_t end)) {
     const size_t each = copy->batch->batch * copy->width;
     ashlar__workers_share(copy->batch->steps, (least + each - 1) / each, fn,
-                          (void *)(uintptr_t)copy); /* nobody writes to it */
+                          (void *)(uintptr_t)copy); /* `fn` only reads it */
 }
 
-/* to [N, width] = the part's outputs, or padded rows. */
+/* Fill packed rows `to` [N, width] from the part's outputs or, without a part, from padded rows. */
 static void fill_packed(void *context, size_t first, size_t end) {
     const row_copy *const c = context;
     const ashlar_rnn_rows *const batch = c->batch;
@@ -97,7 +97,8 @@ static void fill_packed(void *context, size_t first, size_t end) {
     }
 }
 
-/* to [T, B, width] = the part's outputs, or packed rows; zeros past each length. */
+/* Fill padded rows `to` [T, B, width] from the part's outputs or, without a part, from packed rows.
+ * Rows past a sequence's length get zeros. */
 static void fill_padded(void *context, size_t first, size_t end) {
     const row_copy *const c = context;
     const ashlar_rnn_rows *const batch = c->batch;
@@ -117,7 +118,8 @@ static void fill_padded(void *context, size_t first, size_t end) {
     }
 }
 
-/* The rows [N, width] of padded [T, B, width], in `packed` or where they are; NULL = zeros. */
+/* The rows of padded [T, B, width] as packed rows [N, width]: `padded` itself if nothing is padded,
+ * else a copy in `packed`. If `padded` is NULL, zeros. */
 static const real *packed_rows(const ashlar_rnn_rows *batch, const real *padded, size_t width,
                                real *packed) {
     if (padded == NULL) {
@@ -138,7 +140,7 @@ static void unpack_rows(const ashlar_rnn_rows *batch, const real *packed, size_t
     share_steps(&copy, COPIED_LEAST, fill_padded);
 }
 
-/* This pseudo-layer's columns of y [T, B, D*P], and zeros past each length. */
+/* Write a pseudo-layer's columns of y [T, B, D*P], with zeros past each length. */
 static void write_outputs(const ashlar_rnn_rows *batch, const layer_part *part, real *y) {
     const row_copy copy = {.batch = batch,
                            .part = part,
@@ -147,7 +149,7 @@ static void write_outputs(const ashlar_rnn_rows *batch, const layer_part *part, 
     share_steps(&copy, COPIED_LEAST, fill_padded);
 }
 
-/* This pseudo-layer's columns of the next layer's input, packed [N, D*P]. */
+/* Write a pseudo-layer's columns of the next layer's input, packed [N, D*P]. */
 static void join_outputs(const ashlar_rnn_rows *batch, const layer_part *part, real *input) {
     const row_copy copy = {.batch = batch,
                            .part = part,
@@ -156,9 +158,9 @@ static void join_outputs(const ashlar_rnn_rows *batch, const layer_part *part, r
     share_steps(&copy, COPIED_LEAST, fill_packed);
 }
 
-/* Dropout of rows [N, D*P]. */
+/* Rows [N, D*P] on which dropout is to act. */
 typedef struct row_drop {
-    row_copy rows; /* `to` is changed in place; the first member */
+    row_copy rows; /* first, since share_steps() hands on a pointer to it; `to` is changed */
     const ashlar_rnn_cpu_args *args;
     uint64_t seed;
     size_t layer;
@@ -207,7 +209,7 @@ static void drop_rows(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *a
     share_steps(&drop.rows, DROPPED_LEAST, drop_steps);
 }
 
-/* Which states of a pseudo-layer: before a sequence's steps, after them, or gradients of either. */
+/* Which states of a sequence: before its first step, after its last one, or gradients of either. */
 typedef enum state_kind { FIRST_STATES, LAST_STATES, STATE_GRADIENTS } state_kind;
 
 /* The row of sequence p in the caller's states [L*D, B, width]. */
@@ -215,8 +217,8 @@ static size_t state_row(const ashlar_rnn_rows *batch, const layer_part *part, si
     return pseudo_layer_of(batch, part) * batch->batch + batch->order[p];
 }
 
-/* The row of our own states that holds a state of sequence p (rnn_cpu.h). Gradients have one row
- * for each sequence: row p. */
+/* The row of sequence p in the pass's own states, which rnn_cpu.h describes. Gradients of states
+ * have one row for each sequence: row p. */
 static size_t own_row(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                       const layer_part *part, state_kind kind, bool is_cell, size_t p) {
     const bool is_begin = (kind == FIRST_STATES) == (part->direction == 0);
@@ -245,7 +247,7 @@ static void read_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args 
     }
 }
 
-/* Copy states to the caller's buffers. NULL: nothing. */
+/* Copy states to the caller's buffers, but for those that are NULL. */
 static void write_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                          const layer_part *part, state_kind kind, real *const own[2],
                          void *const to[2]) {
@@ -361,7 +363,7 @@ void backward_data_pass(const ashlar_rnn_cpu_args *args) {
             const layer_part part = open_pseudo_layer(&batch, args, l, d);
             backward_pseudo_layer(&batch, args, &part, flow);
         }
-        /* Overwrite the rows only now, when both directions have read them. */
+        /* Only now may the input's gradient overwrite `rows`, which all directions have read. */
         real *const into = l == 0 && is_dense(&batch) ? args->b.dx : rows;
         for (size_t d = 0; d < config->directions && (l > 0 || args->b.dx != NULL); d++) {
             const layer_part part = open_pseudo_layer(&batch, args, l, d);
@@ -382,14 +384,14 @@ void backward_data_pass(const ashlar_rnn_cpu_args *args) {
 
 /* ---- backward over the weights ---- */
 
-/* A bias's gradient is the sum of its column of gate gradients, and a row of W's or R's gradient is
- * the sum of products with it. Threads share the columns of gates, so each sum is in the order of
- * the rows. All three sums take one part of the rows after the other, while it is in the cache. */
+/* A bias's gradient is the sum of a column of gate gradients; a row of W's or R's gradient is the
+ * sum of that column times inputs or states. Threads share the columns, so each sum is added in the
+ * order of the rows. A part of the rows goes into all three sums while the cache has it. */
 
-/* Columns of gates that are rows of W's gradient, of R's, or of both. */
+/* A range of columns of gates, each of which has a row in W's gradient, in R's, or in both. */
 typedef struct gate_run {
     size_t first, end;
-    real *dw, *dr; /* the row of the first column; NULL: the columns have none */
+    real *dw, *dr; /* the first column's row in the gradient; NULL: these columns have none */
 } gate_run;
 
 enum { RUNS_MAX = 3 };
@@ -398,12 +400,12 @@ typedef struct gradient_sums {
     const ashlar_rnn_rows *batch;
     const layer_part *part;
     const real *input; /* [N, in(l)] */
-    real *sum;         /* [K], of the columns */
+    real *sum;         /* [K], out: the sum of each column of gates */
     gate_run runs[RUNS_MAX];
     size_t run_count, pieces;
 } gradient_sums;
 
-/* A run's columns that a piece has, as rows of the run's gradients. */
+/* The columns of a run that one piece computes, counted from the run's first column. */
 typedef struct run_share {
     size_t first, end;
 } run_share;
@@ -414,7 +416,7 @@ static run_share share_of(const gradient_sums *s, const gate_run *run, size_t pi
                        ashlar__blas_edge(columns, ASHLAR_ROW_UNIT, s->pieces, piece + 1)};
 }
 
-/* Rows of gates are about a page apart, and the processor does not prefetch across pages. */
+/* Prefetch rows of gates: they are about a page apart, which processors do not prefetch across. */
 enum { ROWS_AHEAD = 8 };
 
 /* Add rows row .. end - 1 of gates to the columns' sums. */
@@ -457,9 +459,9 @@ static void add_products(const gradient_sums *s, const gate_run *run, run_share 
     }
 }
 
-/* Steps share one product with the states before them if these are neighbours too: in reverse all
- * are, and else those of steps between which no sequence ended. Returns the end of such steps from
- * step `from` on. */
+/* One product adds several steps to R's gradient, if the states before these steps are consecutive
+ * rows: in reverse all are; in the forward direction only while no sequence ends. Returns the end
+ * of such a range of steps that begins with step `from`. */
 static size_t end_of_steps(const gradient_sums *s, size_t from) {
     const ashlar_rnn_rows *const batch = s->batch;
     for (size_t t = from; t + 1 < batch->steps; t++) {
@@ -471,13 +473,13 @@ static size_t end_of_steps(const gradient_sums *s, size_t from) {
     return batch->steps;
 }
 
-/* The states before the steps from step `from` on: the row that belongs to row `row` of gates. */
+/* The state before the step of row `row` of gates, a row in the range of steps from `from` on. */
 static const real *states_before(const gradient_sums *s, size_t from, size_t row) {
     const size_t first = ashlar__rnn_rows_state(s->batch, side_before(s->part->direction, from));
     return s->part->states + (first + row - s->batch->start[from]) * s->part->state;
 }
 
-/* The piece's share of the sums over rows row .. end - 1, W's and the biases'. */
+/* Add rows row .. end - 1 to a piece's columns of the gradients of W and of the biases. */
 static void add_inputs(const gradient_sums *s, size_t piece, size_t row, size_t end) {
     const size_t width = s->part->input;
     for (size_t i = 0; i < s->run_count; i++) {
@@ -488,7 +490,8 @@ static void add_inputs(const gradient_sums *s, size_t piece, size_t row, size_t 
     }
 }
 
-/* R's share, of rows that are of steps from step `from` on. */
+/* Add rows row .. end - 1, of a range of steps that begins with `from`, to a piece of R's gradient.
+ */
 static void add_states(const gradient_sums *s, size_t piece, size_t from, size_t row, size_t end) {
     for (size_t i = 0; i < s->run_count; i++) {
         const gate_run *const run = &s->runs[i];
@@ -515,7 +518,7 @@ static void add_piece(void *context, size_t piece) {
     }
 }
 
-/* The GRU's gate n has columns of its own for W and for R. */
+/* Divide the columns of gates into runs. The GRU's gate n has separate columns for W and for R. */
 static void find_runs(gradient_sums *s, real *dw, real *dr) {
     const size_t split = s->batch->split, end = s->batch->gate_rows;
     s->runs[s->run_count++] = (gate_run){0, split, dw, dr};
@@ -526,7 +529,7 @@ static void find_runs(gradient_sums *s, real *dw, real *dr) {
     }
 }
 
-/* Add the biases' gradients. */
+/* Add the sums of the columns to the gradients of bW and bR. */
 static void add_bias(const ashlar_rnn_rows *batch, const layer_part *part, const real *sum,
                      real *restrict dweights) {
     const ashlar_rnn_view w = part->place[ASHLAR_RNN_BW], r = part->place[ASHLAR_RNN_BR];

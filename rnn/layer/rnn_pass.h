@@ -1,5 +1,5 @@
-/* rnn_pass.h - what the files of an RNN's pass share: a step of a cell, a pseudo-layer's steps,
- * packed weights (internal; compiled for each element type and instruction set, see real.h). */
+/* rnn_pass.h - what rnn_pass.c, rnn_step.c and rnn_decode.c share: the step of a cell, packed
+ * weights (internal; compiled for each element type and instruction set, see real.h). */
 #ifndef ASHLAR_RNN_PASS_H
 #define ASHLAR_RNN_PASS_H
 
@@ -17,8 +17,8 @@ static inline size_t count_rows(some_rows rows) {
     return rows.first < rows.end ? (rows.end - rows.first + rows.stride - 1) / rows.stride : 0;
 }
 
-/* A step of the n sequences still running, a row each. Arrays that a cell does not need are NULL or
- * not read. */
+/* A cell's part of one step, for the n sequences that still run, a row each. Arrays that the cell
+ * does not need are NULL or not read. */
 typedef struct cell_step {
     size_t hidden;      /* H */
     size_t gate_stride; /* elements from one row of `gates` to the next: K or a bit more */
@@ -39,19 +39,19 @@ typedef struct cell_step {
 
 typedef void cell_function(const cell_step *s, some_rows rows);
 
-/* The forward functions of each ashlar_rnn_cell (rnn_step.c). Rows are independent, so any rows may
- * be given. The formulas are those of rnn.h. */
+/* The forward function of each ashlar_rnn_cell (rnn_step.c). A row depends on no other one, so any
+ * subset may be given. The formulas are those of rnn.h. */
 #define cell_forward ASHLAR_VARIANT(ashlar__cell_forward)
 extern cell_function *const cell_forward[ASHLAR_RNN_CELL_COUNT];
 
-/* One pseudo-layer of one call. */
+/* One pseudo-layer in one pass: its sizes, its weights' places, its buffers. */
 typedef struct layer_part {
     size_t layer, direction;
     size_t input;  /* in(l) */
     size_t hidden; /* H */
     size_t state;  /* P */
     ashlar_rnn_view place[ASHLAR_RNN_TENSOR_COUNT];
-    real *gates;    /* [N, K], gate_stride apart */
+    real *gates;    /* [N, K], rows gate_stride apart; ashlar_rnn_map describes these buffers */
     real *states;   /* [B + N, P] */
     real *cells;    /* [B + N, H] or [2B, H] */
     real *fulls;    /* [N, H] */
@@ -72,8 +72,8 @@ static inline size_t pseudo_layer_of(const ashlar_rnn_rows *batch, const layer_p
     return part->layer * batch->layout->config.directions + part->direction;
 }
 
-/* Of which i state(i) (rnn_cpu.h) is the state before step t of a direction (side_before), and the
- * state after it (side_after). */
+/* side_before(): the i for which state(i), as defined in rnn_cpu.h, is the state before step t in
+ * this direction. side_after(): the i of the state after step t. */
 static inline size_t side_before(size_t direction, size_t t) {
     return direction == 0 ? t : t + 1;
 }
@@ -82,32 +82,32 @@ static inline size_t side_after(size_t direction, size_t t) {
     return direction == 0 ? t + 1 : t;
 }
 
-/* A factor [depth, columns] that becomes panels (panel.h), which lie one behind the other. */
+/* A right factor [depth, columns] to be packed into consecutive panels (panel.h). */
 typedef struct matrix_packing {
     bool trans;   /* weights are stored transposed */
-    bool is_bf16; /* panels are; only a transposed factor of floats */
+    bool is_bf16; /* the panels are bf16; only for a transposed factor of floats */
     size_t columns, depth;
     const real *weights;
     size_t ld;
     void *panels;
 } matrix_packing;
 
-/* Shared by the workers. */
+/* Pack a matrix. The workers share the panels. */
 #define pack_matrix ASHLAR_VARIANT(ashlar__pack_matrix)
 void pack_matrix(matrix_packing m);
 
 /* c [count, columns] = or += a [count, depth] times a factor in panels, depth * PANEL elements
- * each. depth must be > 0. backwards: from the last columns on, where there is one row. */
+ * each. depth must be > 0. backwards: with one row, begin with the last columns. */
 #define multiply_packed ASHLAR_VARIANT(ashlar__multiply_packed)
 void multiply_packed(size_t count, size_t columns, size_t depth, const real *a, size_t lda,
                      const real *panels, bool adds, real *c, size_t ldc, bool backwards);
 
-/* bias [K] = for each column of gates, the sum of all biases that are added to it. */
+/* Set bias [K] to the sum of all biases that are added to each column of gates. */
 #define gather_bias ASHLAR_VARIANT(ashlar__gather_bias)
 void gather_bias(const ashlar_rnn_layout *layout, size_t pseudo_layer, const real *weights,
                  real *bias);
 
-/* A right factor op(weights) [depth, columns], with which rows are multiplied. */
+/* A right factor op(weights) [depth, columns], which each step multiplies its rows with. */
 typedef struct factor {
     bool trans;
     size_t columns, depth;
@@ -126,14 +126,14 @@ typedef struct layer_run {
     const real *dy;   /* backward: this pseudo-layer's columns of [N, D*P] */
     real *dh;         /* [B, P] gradient of h: in, of the last states; out, of the first states */
     real *dc;         /* [B, H] gradient of c, likewise */
-    /* the rest is set by run_layer() */
-    real *sums;       /* [B, G*H] */
-    real *full;       /* [B, H], with a projection */
+    /* run_layer() sets the fields below */
+    real *sums;       /* [B, G*H], GRU: R h or its gradient */
+    real *full;       /* [B, H], with a projection: h' before that, or its gradient */
     factor recurrent; /* R, in forward R^T */
     factor project;   /* Wp, in forward Wp^T, with a projection */
 } layer_run;
 
-/* Run all steps, shared by the threads. */
+/* Run all steps. The threads share them. */
 #define run_layer ASHLAR_VARIANT(ashlar__run_layer)
 void run_layer(layer_run run, const ashlar_rnn_cpu_args *args);
 

@@ -1,5 +1,5 @@
-/* rnn_rows.c - the sizes of an RNN call, of prepared weights and of a decoder; the order of a
- * batch; what dropout draws. No arithmetic on elements. */
+/* rnn_rows.c - what a pass needs before it computes: the sizes of its buffers, of prepared weights
+ * and of a decoder; the order of a batch's sequences; dropout's random numbers. */
 #include <stdint.h>
 
 #include "allocator/base/check_level.h"
@@ -9,15 +9,15 @@
 #include "arena/compute/workers.h"
 #include "rnn/layer/rnn_cpu.h"
 
-/* Bytes of a cache line, so that no two parts share one. */
+/* Bytes of a cache line: no two parts or buffers share one. */
 enum { PART_ALIGN = 64 };
 
 static size_t align_up(size_t bytes) {
     return (bytes + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
 }
 
-/* The elements of a matrix in panels, which count as wide as those of the widest instruction set,
- * so sizes are equal everywhere. */
+/* The elements of a matrix in panels. Panels are taken to be as wide as in the widest instruction
+ * set, so that sizes are the same on every processor. */
 static size_t panel_elements(size_t columns, size_t depth, ashlar_dtype dtype) {
     const size_t wide = 2 * ASHLAR_VECTOR_BYTES_MAX / ashlar_dtype_bytes(dtype);
     return (columns + wide - 1) / wide * wide * depth;
@@ -29,7 +29,7 @@ static size_t rnn_panel_bytes(size_t columns, size_t depth, ashlar_dtype dtype, 
     return align_up(panel_elements(columns, depth, dtype) * item);
 }
 
-/* The offsets of a pseudo-layer whose weights begin at 0. */
+/* The parts of a pseudo-layer's prepared weights: offsets from where these begin. */
 static ashlar_prepared_layer layer_at_0(const ashlar_rnn_layout *layout, bool is_bf16,
                                         size_t input) {
     const ashlar_rnn_config *c = &layout->config;
@@ -88,22 +88,19 @@ size_t ashlar__decode_work_bytes(const ashlar_rnn_layout *layout, size_t batch) 
     return ashlar__decode_work(layout, batch).end;
 }
 
-/* Bytes of a cache line, so that no two buffers share one. */
-enum { BUFFER_ALIGN = 64 };
-
 /* With fewer steps than this, packing R would cost more than it saves. */
 enum { PACKED_STEPS = 4 };
 
-/* The least work that is worth a thread. STRAND_*: the sequences and the multiplications of a
- * strand, a share of the sequences. PIECE_*: the multiplications of a piece, a share of the columns
- * of a step's product. */
-enum { STRAND_ROWS = 4, STRAND_PRODUCTS = 1 << 20, PIECE_PRODUCTS = 1 << 16 };
+/* The least work that is worth a thread. SHARD_*: the sequences and the multiplications of a shard,
+ * a share of the sequences. PIECE_*: the multiplications of a piece, a share of the columns of a
+ * step's product. */
+enum { SHARD_ROWS = 4, SHARD_PRODUCTS = 1 << 20, PIECE_PRODUCTS = 1 << 16 };
 
-/* Each strand reads all of R at every step. An R larger than this does not stay in a core's own
- * cache. So threads share its columns instead: each reads, and may keep cached, only a part. */
-enum { STRAND_BYTES = 2 << 20 };
+/* Each shard's thread reads all of R at every step. An R larger than this does not stay in a core's
+ * own cache. So threads share its columns instead: each reads, and may keep cached, only a part. */
+enum { SHARD_BYTES = 2 << 20 };
 
-/* Buffers placed one after the other. fits: whether the end of the last one fits in a size_t. */
+/* A range in which buffers are placed one after the other. fits: its size has not overflowed. */
 typedef struct room {
     size_t used;
     bool fits;
@@ -114,21 +111,22 @@ static size_t place(room *r, size_t rows, size_t cols, size_t item) {
     const size_t offset = r->used;
     size_t bytes, end;
     r->fits = r->fits && ashlar__mul(rows, cols, &bytes) && ashlar__mul(bytes, item, &bytes) &&
-              ashlar__add(r->used, bytes, &end) && ashlar__align_up(end, BUFFER_ALIGN, &end);
+              ashlar__add(r->used, bytes, &end) && ashlar__align_up(end, PART_ALIGN, &end);
     r->used = r->fits ? end : r->used;
     return offset;
 }
 
-/* Lines a multiple of this far apart share at most four sets of the first-level cache, and push
- * each other out of it. */
+/* Cache lines a multiple of this many bytes apart share at most four sets of the first-level cache,
+ * and push each other out of it. */
 enum { FEW_SETS_BYTES = 1024 };
 
-/* The distance between rows of `width` elements that many products read. */
+/* Elements from one row of `width` elements to the next: a line more than `width` if many rows
+ * would else share few sets. */
 static size_t stride_of(size_t width, size_t item) {
     return width + (width * item % FEW_SETS_BYTES == 0 ? ASHLAR_CACHE_LINE / item : 0);
 }
 
-/* Set the fields that follow from the layout and the sizes alone. */
+/* Set the fields that depend only on the layout and the sizes, not on the lengths. */
 static ashlar_rnn_rows describe(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
                                 bool training) {
     const ashlar_rnn_config *c = &layout->config;
@@ -150,11 +148,11 @@ static ashlar_rnn_rows describe(const ashlar_rnn_layout *layout, size_t steps, s
     };
 }
 
-/* Place a slice. state_rows: rows for the first states, and for those after each step. */
+/* Place a slice's parts. state_rows: the rows of initial states and of states after each step. */
 static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
     const ashlar_rnn_config *c = &b->layout->config;
     const size_t item = ashlar_dtype_bytes(c->dtype), state = b->layout->state;
-    const size_t cell_rows = b->training ? state_rows : 2 * b->batch; /* two states suffice */
+    const size_t cell_rows = b->training ? state_rows : 2 * b->batch; /* c before and after it */
     const size_t projected = b->training && c->projection > 0 ? rows : 0;
     ashlar_rnn_map *map = &b->map;
     room slice = {.fits = true};
@@ -167,8 +165,8 @@ static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
     return slice.fits;
 }
 
-/* Room for the panels of a matrix or of its transpose, whichever need more: one size for every
- * pass. */
+/* Place the panels of a matrix or of its transpose, whichever need more, so that forward and
+ * backward have buffers of one size. */
 static size_t place_panels(room *r, size_t rows, size_t cols, ashlar_dtype dtype) {
     const size_t plain = panel_elements(cols, rows, dtype);
     const size_t transposed = panel_elements(rows, cols, dtype);
@@ -236,7 +234,8 @@ ashlar_status ashlar__rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t step
     return ASHLAR_OK;
 }
 
-/* A stable sort. Its T passes over B lengths cost less than one pass over the rows. */
+/* Sort the sequences by descending length; equal ones keep their order. These T passes over B
+ * lengths cost less than one pass over the T*B rows. */
 static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
     size_t placed = 0;
     for (size_t length = batch->steps; length > 0; length--) {
@@ -260,11 +259,11 @@ static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
 
 /* The number of shards: one for each thread if there are enough sequences and work, else 1. */
 static size_t count_shards(const ashlar_rnn_rows *batch) {
-    const size_t threads = ashlar__workers_count(), most = batch->batch / STRAND_ROWS;
+    const size_t threads = ashlar__workers_count(), most = batch->batch / SHARD_ROWS;
     const size_t each = batch->gate_rows * batch->layout->state; /* multiplications for a row */
     const size_t bytes = each * ashlar_dtype_bytes(batch->layout->config.dtype);
-    if (bytes > STRAND_BYTES || most < threads ||
-        batch->row_count < STRAND_PRODUCTS / each * threads) {
+    if (bytes > SHARD_BYTES || most < threads ||
+        batch->row_count < SHARD_PRODUCTS / each * threads) {
         return 1;
     }
     return threads;

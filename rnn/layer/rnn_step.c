@@ -1,13 +1,13 @@
-/* rnn_step.c - a step of the RNN: the point-wise half of each cell, the products with a matrix of
- * the weights, and how threads share a pseudo-layer's steps.
+/* rnn_step.c - a step of the RNN: the point-wise half of each cell, the products with R and Wp, and
+ * how threads share a pseudo-layer's steps.
  *
  * A pass needs R (and Wp) in each step, so it packs them once, or gets them prepared. Threads share
  * a pseudo-layer in one of two ways, with the same results to the last bit:
  *
- *     shards    strand w has the sequences w, w + shards, ..; sequences are independent, so each
- *               strand goes through all steps by itself
- *     pieces    with too few sequences for that, threads share the columns of each step's product,
- *               if they can the same units of every gate, and behind it these units' cell */
+ *     shards    shard s has the sequences s, s + shards, ..; sequences are independent, so each
+ *               shard's thread goes through all steps by itself
+ *     pieces    with too few sequences for that, threads share the columns of each step's product:
+ *               if possible a piece is all gates of some units, and runs the cell for them, too */
 #include <string.h>
 
 #include "allocator/base/check_level.h"
@@ -16,8 +16,8 @@
 #include "rnn/product/blas.h"
 #include "rnn/product/panel.h"
 
-/* Define a cell's function by what it does to units u .. u + n - 1 of row p, which has h; backward
- * takes whole rows. */
+/* Define a cell's function. `row` is what it does to units u .. u + n - 1, of h, in row p; backward
+ * functions always take whole rows. */
 #define CELL_FUNCTION(name, row)                                      \
     static void name(const cell_step *s, some_rows rows) {            \
         const size_t h = s->hidden, u = s->unit;                      \
@@ -28,7 +28,7 @@
         }                                                             \
     }
 
-/* LSTM. A row of gates is i f g o; forward replaces their sums by their activations. */
+/* LSTM. A row of gates is i f g o. Forward replaces the gates' sums by their activations. */
 
 static void lstm_forward_row(size_t hidden, size_t count, real *restrict gates,
                              const real *restrict bias, const real *restrict cell,
@@ -136,8 +136,8 @@ static void gru_backward_row(size_t hidden, real *restrict gates, real *restrict
 CELL_FUNCTION(gru_backward, gru_backward_row(h, s->gates + p * s->gate_stride, s->sums + p * 3 * h,
                                              s->state + p * h, s->doutput + p * h))
 
-/* A cell of one gate, h' = value(sum). Backward computes the derivative from the output, so forward
- * keeps nothing in the row of gates. */
+/* A cell of one gate: h' = `value`, a function of `sum`. Backward computes the derivative from the
+ * output, so forward keeps nothing in the row of gates. */
 #define SIMPLE_CELL(name, value, gradient)                                                         \
     static void name##_forward_row(size_t count, const real *restrict gates,                       \
                                    const real *restrict bias, real *restrict output) {             \
@@ -174,7 +174,7 @@ ASHLAR_TABLE_IS_FULL(cell_forward, ASHLAR_RNN_CELL_COUNT);
 static cell_function *const cell_backward[] = {ASHLAR_RNN_CELL_MAP(BACKWARD)};
 ASHLAR_TABLE_IS_FULL(cell_backward, ASHLAR_RNN_CELL_COUNT);
 
-/* The elements of panels that are tens of microseconds of work to pack. */
+/* The least elements that are worth a thread: to pack them takes tens of microseconds. */
 enum { PACKED_LEAST = 1 << 16 };
 
 /* Pack panels `first` .. `end` - 1. */
@@ -198,8 +198,8 @@ void pack_matrix(matrix_packing m) {
                           PACKED_LEAST / (m.depth * PANEL + 1) + 1, pack_some, &m);
 }
 
-/* A right factor of a pseudo-layer, and its panels: prepared ones, or packed into `work` if the
- * batch has enough steps. Offsets in bytes. */
+/* A right factor of a pseudo-layer with its panels: the prepared ones, or panels packed now if the
+ * batch has enough steps. prepared, work: offsets in bytes of either. */
 static factor open_factor(const layer_run *run, const ashlar_rnn_cpu_args *args,
                           ashlar_rnn_tensor tensor, size_t prepared, size_t work) {
     const ashlar_rnn_view view = run->part->place[tensor];
@@ -239,8 +239,8 @@ static void multiply_parts(size_t count, size_t columns, size_t depth, const rea
     }
 }
 
-/* Each product of one row reads the whole factor. It takes few columns at a time, so that it reads
- * on from where it is. */
+/* With one row, reading the factor takes most of the time. So it takes few panels at a time, each
+ * in its whole depth: that reads memory in order. */
 void multiply_packed(size_t count, size_t columns, size_t depth, const real *a, size_t lda,
                      const real *panels, bool adds, real *c, size_t ldc, bool backwards) {
     const size_t most = count == 1 && depth > DEPTH ? ROW_PANELS * PANEL : columns;
@@ -284,11 +284,12 @@ static void multiply_piece(void *context, size_t i) {
                      ashlar__blas_edge(columns, PANEL, pieces, i + 1));
 }
 
-/* Every other step takes the columns backwards: it begins with what the cache has of the factor. */
+/* Every other step takes the columns in reverse order, to begin with those that the step before
+ * read last, which are still in the cache. */
 static void multiply_step(const step_product *p) {
     const factor *const f = p->f;
     if (f->panels != NULL) {
-        ashlar__workers_run(f->pieces, multiply_piece, (void *)(uintptr_t)p); /* only read */
+        ashlar__workers_run(f->pieces, multiply_piece, (void *)(uintptr_t)p); /* *p is only read */
     } else {
         REAL(ashlar__gemm)
         (false, f->trans, count_rows(p->rows), f->columns, f->depth, p->a + p->rows.first * p->lda,
@@ -297,7 +298,7 @@ static void multiply_step(const step_product *p) {
     }
 }
 
-/* The cell's part of a step on some rows. Each of `pieces` pieces takes every pieces-th row. */
+/* The cell's part of a step on some rows. Each of `pieces` pieces takes every pieces-th of them. */
 typedef struct cell_rows {
     cell_function *function;
     const cell_step *step;
@@ -328,7 +329,7 @@ typedef struct gates_and_cell {
     cell_function *function;
 } gates_and_cell;
 
-/* Piece i: the same units of every gate, then their cell. */
+/* Piece i multiplies the columns of all gates of some units, then runs the cell for these. */
 static void run_units(void *context, size_t i) {
     const gates_and_cell *const g = context;
     const step_product *const p = g->product;
@@ -346,7 +347,7 @@ static void run_units(void *context, size_t i) {
 /* Multiply with R, and run a forward function of a cell on the same rows.
  *
  * A thread that runs the cell for the gates that it has computed finds them in its cache, and waits
- * for no other thread. That needs pieces of whole panels in every gate, and equal ones. */
+ * for no other thread. That needs equal pieces that are whole panels in every gate. */
 static void multiply_and_run_cell(const layer_run *run, const step_product *p,
                                   cell_function *function, const cell_step *step) {
     const factor *const f = p->f;
@@ -399,8 +400,8 @@ static void add_rows(real *restrict into, const real *restrict from, size_t stri
     }
 }
 
-/* Returns the gradient of h' before the projection; without a projection, dh itself. With one, the
- * gradient of the projection's output is also copied to `doutputs`, for backward_weights. */
+/* Returns the gradient of h' before the projection. With a projection, the gradient of its output
+ * is also copied to `doutputs`, for backward_weights; without one, the result is dh itself. */
 static real *backward_projection(const layer_run *run, some_rows rows, size_t t) {
     const size_t state = run->part->state, hidden = run->part->hidden;
     if (run->project.columns == 0) {
@@ -460,13 +461,13 @@ static cell_step open_step(const layer_run *run, size_t t) {
     };
 }
 
-static void run_shard(void *context, size_t strand) {
+static void run_shard(void *context, size_t shard) {
     const layer_run *const run = context;
     const ashlar_rnn_rows *const batch = run->batch;
     for (size_t i = 0; i < batch->steps; i++) {
         const bool is_ascending = run->is_forward == (run->part->direction == 0);
         const size_t t = is_ascending ? i : batch->steps - 1 - i;
-        const some_rows rows = {strand, batch->shards, ashlar__rnn_rows_active(batch, t)};
+        const some_rows rows = {shard, batch->shards, ashlar__rnn_rows_active(batch, t)};
         if (count_rows(rows) > 0) {
             (run->is_forward ? forward_step : backward_step)(run, open_step(run, t), rows, t);
         }

@@ -58,7 +58,7 @@ static bool is_likelier(const float *logits, uint32_t a, uint32_t b) {
 }
 
 /* Sort the ranking, the likeliest first. Shell sort works in place, while qsort() may allocate. No
- * two symbols are equally likely, so the result does not depend on the ranking before. */
+ * two symbols rank equally, so the result does not depend on the order that is in it before. */
 static void rank(ashlar_sampling *c) {
     uint32_t *const ranking = c->ranking;
     size_t gap = 1;
@@ -96,7 +96,7 @@ static size_t count_nucleus(const ashlar_sampling *c, size_t count) {
 static void narrow(ashlar_sampling *c) {
     const size_t top_k = c->config.top_k;
     size_t kept = top_k > 0 && top_k < c->classes ? top_k : c->classes;
-    const bool wants_all = c->config.top_p >= 1; /* rounding must not drop a symbol then */
+    const bool wants_all = c->config.top_p >= 1; /* not by the sums below, which round */
     if (wants_all && kept == c->classes) {
         return;
     }
@@ -109,7 +109,7 @@ static void narrow(ashlar_sampling *c) {
     }
 }
 
-/* The symbol in whose part `number` lies; the last kept one if rounding takes it past the end. */
+/* The symbol in whose part of [0, 1) `number` lies; the last kept one if rounding goes past it. */
 static size_t pick(const float *probabilities, size_t classes, double number) {
     double left = 0;
     size_t last = 0;
@@ -195,8 +195,8 @@ ashlar_status ashlar__sampler_draw_anywhere(ashlar_sampler *sampler, ashlar_dtyp
 
 ashlar_status ashlar_sampler_draw(ashlar_sampler *sampler, ashlar_dtype dtype, const void *logits,
                                   double number, int32_t *out) {
-    ASHLAR_TRY(
-        ashlar__check_host_array("ashlar_sampler_draw", "logits", logits,
-                                 sampler->sampling.classes)); /* a byte each: enough to tell */
+    /* A byte for each logit is enough to tell host memory from a device's. */
+    ASHLAR_TRY(ashlar__check_host_array("ashlar_sampler_draw", "logits", logits,
+                                        sampler->sampling.classes));
     return ashlar__sampler_draw_anywhere(sampler, dtype, logits, number, out);
 }

@@ -1,5 +1,5 @@
-/* sampling.h - draws a symbol from logits, which it holds in host memory of its own (internal). An
- * ashlar_sampler of <ashlar/model.h> is one of these. */
+/* sampling.h - draws a symbol at random from logits in host memory (internal). An ashlar_sampler of
+ * <ashlar/model.h> is one ashlar_sampling. */
 #ifndef ASHLAR_SAMPLING_H
 #define ASHLAR_SAMPLING_H
 
@@ -13,19 +13,19 @@ typedef struct ashlar_sampling {
     uint32_t *ranking;    /* [V], a permutation of the symbols */
 } ashlar_sampling;
 
-/* Take host memory for `classes` symbols, 1 .. 2^31. top_p is above 0. Errors: ASHLAR_EHOSTMEM. */
+/* Take host memory for `classes` symbols, 1 .. 2^31. config->top_p > 0. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__sampling_init(ashlar_sampling *sampling, size_t classes,
                                                       const ashlar_sampling_config *config);
 void ashlar__sampling_finish(ashlar_sampling *sampling); /* a zeroed struct is allowed */
 
-/* Draw a symbol from sampling->logits: the kept symbols, 0 first, divide [0, 1) among them in
- * proportion to their probabilities; that whose part contains `number` is drawn. O(V); with top-k
- * or top-p a sort. Errors: ASHLAR_EFORMAT (a logit is not finite). */
+/* Draw a symbol from sampling->logits: the symbols that top-k and top-p keep divide [0, 1) in
+ * proportion to their probabilities, symbol 0 first; the one whose part contains `number` is drawn.
+ * Cost: O(V), and a sort with top-k or top-p. Errors: ASHLAR_EFORMAT (a logit is not finite). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__sampling_draw(ashlar_sampling *sampling, double number,
                                                       int32_t *symbol);
 
-/* ashlar_sampler_draw(), also from logits in the memory of a software device, once they are there.
- */
+/* Like ashlar_sampler_draw(), but `logits` may also be in a software device's memory, if the work
+ * that writes them is over. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__sampler_draw_anywhere(ashlar_sampler *sampler,
                                                               ashlar_dtype dtype,
                                                               const void *logits, double number,

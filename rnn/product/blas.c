@@ -1,5 +1,5 @@
-/* blas.c - cuts a matrix product into tiles for the workers; chooses the kernels of the best
- * instruction set. */
+/* blas.c - cuts a matrix product into tiles, which the workers share; chooses the kernels for the
+ * best instruction set of the processor. */
 #include "rnn/product/blas.h"
 
 #include "allocator/base/check_level.h"
@@ -50,9 +50,9 @@ size_t ashlar__blas_pieces(size_t m, size_t n, size_t k) {
     return worth < 2 ? 1 : min_of(worth, ashlar__workers_count());
 }
 
-/* Each tile packs its columns of b and, if a is stored transposed, gathers its rows of a. So cut in
- * the direction in which nothing is packed twice, and in the other one only if that gives too few
- * tiles. */
+/* A tile packs its columns of b and, if a is stored transposed, copies its rows of a. So cut c in
+ * the direction in which no tile packs what another one does, too, and in the other direction only
+ * if that gives too few tiles. */
 static tiling make_tiling(const ashlar_gemm_args *p, ashlar_gemm_kernel *compute) {
     const size_t pieces = ashlar__blas_pieces(p->m, p->n, p->k);
     const size_t rows = ashlar__blas_units(p->m, ASHLAR_ROW_UNIT);

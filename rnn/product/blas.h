@@ -22,9 +22,9 @@ void ashlar__gemm_f32(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, 
 void ashlar__gemm_f64(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const double *a,
                       size_t lda, const double *b, size_t ldb, bool adds, double *c, size_t ldc);
 
-/* The same with op(b) in panels already, as the kernel of this processor's best set reads it:
- * panel.h, k * PANEL elements from one panel to the next. It has the bits of the call above with
- * the same factors where m > 3; below that the call above sums in another order. k > 0. */
+/* The same with op(b) already packed into panels (panel.h) for this processor's best instruction
+ * set, k * PANEL elements from one panel to the next. If m > 3 the result has the bits of the call
+ * above; with fewer rows that call sums in another order. k > 0. */
 void ashlar__gemm_panels_f32(size_t m, size_t n, size_t k, const float *a, size_t lda,
                              const float *panels, bool adds, float *c, size_t ldc);
 void ashlar__gemm_panels_f64(size_t m, size_t n, size_t k, const double *a, size_t lda,
@@ -57,8 +57,8 @@ typedef struct ashlar_gemm_tile {
     size_t column, column_end;
 } ashlar_gemm_tile;
 
-/* The bytes that a thread packs factors into, memory of its own (threads.h), since callers may have
- * small stacks; PAD more align it. */
+/* The memory that each thread keeps (threads.h) to pack factors into, since callers' stacks may be
+ * small. PAD: further bytes, to align it. */
 enum { ASHLAR_PRODUCT_BYTES = 448 * 1024, ASHLAR_PRODUCT_PAD = 64 };
 
 /* Compute one tile. An element of c has the same bits no matter which tile it lies in. Takes less

@@ -1,4 +1,4 @@
-/* gemm.c - the matrix product of one element type; compiled for each (real.h). */
+/* gemm.c - the matrix product's functions, compiled once for each element type (real.h). */
 #include <string.h>
 
 #include "allocator/base/check_level.h"

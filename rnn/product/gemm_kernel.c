@@ -1,7 +1,7 @@
-/* gemm_kernel.c - tiles of a matrix product, for the element type and the instruction set that
- * meson.build compiles this file for (real.h). A block of panels of the right factor is packed, and
- * all rows are multiplied with it, before the next block is packed. The left factor is read where
- * it is, if its lines can stay in the cache meanwhile. */
+/* gemm_kernel.c - computes a tile of a matrix product, for the element type and the instruction set
+ * that meson.build compiles this file for (real.h). It packs a block of panels of the right factor,
+ * multiplies all rows with it, then packs the next block. The left factor is packed only if its
+ * lines would push each other out of the cache. */
 #include <string.h>
 
 #include "allocator/base/compiler.h"
@@ -20,7 +20,7 @@ _Static_assert((BLOCK_COLUMNS + CACHED_ROWS) * DEPTH * sizeof(real) <= ASHLAR_PR
 /* Where factors are packed. */
 typedef struct pack_room {
     real *panels;
-    size_t columns; /* of a block of panels that fits there */
+    size_t columns; /* of the largest block of panels that fits there */
     real *rows;     /* [CACHED_ROWS * DEPTH]; NULL: rows are read where they are, more slowly */
 } pack_room;
 
@@ -38,7 +38,8 @@ static real *sum_at(const ashlar_gemm_args *p, size_t row, size_t column) {
     return (real *)p->c + row * p->ldc + column;
 }
 
-/* Prefetch rows: they are often pages apart, and the processor does not prefetch across pages. */
+/* How many rows ahead to prefetch: rows are often pages apart, and processors do not prefetch
+ * across pages. */
 enum { ROWS_AHEAD = 16 };
 
 static void prefetch_row(const real *row) {
@@ -71,10 +72,10 @@ static void pack_rows_of(size_t count, size_t depth, const real *from, size_t ld
     }
 }
 
-/* Lines a multiple of this far apart share one set of the first-level cache. */
+/* Cache lines a multiple of this many bytes apart share one set of the first-level cache. */
 enum { SET_BYTES = 4096 };
 
-/* The rows row .. row + count - 1 of a tile, from column k on. */
+/* The left factor's rows row .. row + count - 1, from column k on: where they are, or packed. */
 static left_rows open_rows(const ashlar_gemm_args *p, size_t row, size_t count, size_t k,
                            size_t depth, real *packed) {
     const real *const at = left_at(p, row, k);
@@ -88,7 +89,7 @@ static left_rows open_rows(const ashlar_gemm_args *p, size_t row, size_t count, 
     return (left_rows){.at = packed, .row = 1, .column = 1, .is_packed = true};
 }
 
-/* A block of the right factor: some columns of one part of its depth. */
+/* A block of the right factor: columns column .. + width - 1 of its rows k .. k + depth - 1. */
 typedef struct right_block {
     size_t k, depth;
     size_t column, width;
@@ -105,17 +106,17 @@ static void pass_rows(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile, c
     }
 }
 
-/* The bytes of a right factor that would push much else out of a last-level cache. */
+/* A right factor from this size on pushes much else out of a last-level cache. */
 static const size_t LARGE_BYTES = (size_t)8 << 20;
 
-/* Whether a tile reads the right factor's panels once, and the next product finds other memory in
- * the caches if these stay out of them. */
+/* Whether a tile reads the right factor's panels only once, and they are large. They are then kept
+ * out of the caches, which have other memory for the next product. */
 static bool reads_once(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
     return p->panels != NULL && tile->row_end - tile->row <= CACHED_ROWS &&
            p->n * p->k * sizeof(real) >= LARGE_BYTES;
 }
 
-/* Find a block among the panels that are there, or pack it. */
+/* Find a block in the panels that the caller gave; without any, pack it. */
 static right_panels open_panels(const ashlar_gemm_args *p, const right_block *b, real *packed) {
     if (p->panels != NULL) {
         return (right_panels){.at = (const real *)p->panels + b->column * p->k + b->k * PANEL,
@@ -144,7 +145,8 @@ static void compute_in(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile,
     }
 }
 
-/* A thread without memory. Apart, for only here the panel takes stack. */
+/* For a thread that got no memory to pack into: one panel at a time, on the stack. Not inlined, so
+ * that other threads need no such stack. */
 static ASHLAR_NOINLINE void compute_on_stack(const ashlar_gemm_args *p,
                                              const ashlar_gemm_tile *tile) {
     _Alignas(64) real panel[PANEL * DEPTH];
@@ -189,7 +191,8 @@ static real dot(const real *a, size_t stride, const real *b, size_t count) {
     return sum;
 }
 
-/* The right factor is stored transposed: each element of c is the dot product of two rows. */
+/* For few rows, and a right factor stored transposed: each element of c is the dot product of two
+ * stored rows. */
 static void compute_thin_transposed(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
     for (size_t column = tile->column; column < tile->column_end; column++) {
         for (size_t row = tile->row; row < tile->row_end; row++) {
@@ -201,7 +204,7 @@ static void compute_thin_transposed(const ashlar_gemm_args *p, const ashlar_gemm
     }
 }
 
-/* The right factor is stored untransposed: each row of c is a weighted sum of the factor's rows. */
+/* For few rows, and a right factor stored as it is: a row of c is a weighted sum of its rows. */
 static void compute_thin_plain(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
     const size_t width = tile->column_end - tile->column;
     for (size_t row = tile->row; row < tile->row_end; row++) {
@@ -219,7 +222,7 @@ static void compute_thin_plain(const ashlar_gemm_args *p, const ashlar_gemm_tile
     }
 }
 
-/* Choose by the rows of the whole product, not the tile: the bits must not depend on tiles. */
+/* Choose by the rows of the whole product: by the tile's, bits would depend on how it is cut. */
 void ASHLAR_VARIANT(ashlar__gemm_kernel)(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
     if (p->m > THIN_ROWS || p->panels != NULL) {
         compute_thick(p, tile);

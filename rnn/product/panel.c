@@ -13,7 +13,7 @@ typedef real quad __attribute__((vector_size(4 * sizeof(real))));
 typedef real loose_quad
     __attribute__((vector_size(4 * sizeof(real)), aligned(sizeof(real)), may_alias));
 
-/* Four rows, four elements of each, become four rows of a panel. */
+/* Transpose: four elements of each of four rows become four elements in four rows of a panel. */
 static ASHLAR_ALWAYS_INLINE void transpose_quads(const real *from, size_t ld, real *to) {
     const quad a = *(const loose_quad *)from, b = *(const loose_quad *)(from + ld);
     const quad c = *(const loose_quad *)(from + 2 * ld), d = *(const loose_quad *)(from + 3 * ld);
@@ -25,11 +25,11 @@ static ASHLAR_ALWAYS_INLINE void transpose_quads(const real *from, size_t ld, re
     *(loose_quad *)(to + 3 * PANEL) = (quad){ac23[2], bd23[2], ac23[3], bd23[3]};
 }
 
-/* The processor does not follow so many rows by itself. */
+/* How many lines ahead to prefetch: processors by themselves do not follow this many rows. */
 enum { LINES_AHEAD = 4 };
 
-/* A panel of a factor that is stored transposed: line by line, since rows that are a power of two
- * apart push each other's lines out of the cache. */
+/* Pack a panel of a factor that is stored transposed: one cache line of each row after the other,
+ * since rows a power of two apart push each other's lines out of the cache. */
 static void pack_transposed(size_t width, size_t depth, const real *from, size_t ld,
                             real *restrict panel) {
     const size_t lines = width % 4 == 0 ? depth / LINE * LINE : 0;
@@ -52,7 +52,7 @@ static void pack_transposed(size_t width, size_t depth, const real *from, size_t
     }
 }
 
-/* A factor that is stored as it is, row by row: the processor fetches what lies ahead in a row. */
+/* Pack a factor that is stored as it is, row by row: processors prefetch along a row themselves. */
 static void pack_plain(size_t columns, size_t depth, const real *from, size_t ld, size_t stride,
                        real *restrict panels) {
     for (size_t p = 0; p < depth; p++) {
@@ -102,17 +102,16 @@ static ASHLAR_ALWAYS_INLINE void multiply_column(const size_t rows, const real *
     }
 }
 
-/* Memory that is prefetched while a block is multiplied: a line with each row of the panel, `step`
- * elements apart. There are loads to spare then; a loop of prefetches of its own would take time.
- */
+/* Memory to prefetch while a block is multiplied: a line with each row of the panel, `step`
+ * elements apart. The multiplications do not use every load; a loop of its own would take time. */
 typedef struct ahead {
     const real *at;
     size_t step;
-    bool is_once; /* of right_panels */
+    bool is_once; /* as in right_panels */
 } ahead;
 
-/* c [rows, PANEL] = or += a block of rows times a panel. Each caller gives as constants: `rows`;
- * is_column, whether a column's elements are neighbours; is_once, that of next_panel. */
+/* c [rows, PANEL] = or += a block of rows times a panel. Callers pass constants for `rows`, for
+ * is_column (the elements of a column of a are neighbours) and for is_once (next_panel's). */
 static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, const bool is_column,
                                                const bool is_once, size_t depth, left_rows a,
                                                const real *panel, ahead next_panel, bool adds,
@@ -129,7 +128,7 @@ static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, const bool is_
     for (size_t i = 0; i < rows; i++) {
         sum[i][0] = sum[i][1] = (vector){0};
         ASHLAR_PREFETCH(c + i * ldc);
-        ASHLAR_PREFETCH(c + i * ldc + PANEL - 1); /* it may be in the next line */
+        ASHLAR_PREFETCH(c + i * ldc + PANEL - 1); /* the row's end may be in the next line */
     }
     ASHLAR_UNROLL_4
     for (size_t p = 0; p < depth; p++) {
@@ -159,8 +158,8 @@ static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, const bool is_
     }
 }
 
-/* Multiply one row with some panels, a constant count: two are enough independent sums to hide the
- * latency of additions; with more, fewer loops end. */
+/* Multiply one row with `count` panels, a constant: two have enough independent sums to hide the
+ * latency of additions; more of them at once make fewer loops. */
 static ASHLAR_ALWAYS_INLINE void multiply_one(const size_t count, size_t depth, left_rows a,
                                               right_panels b, bool adds, real *c) {
     vector sum[2 * ROW_PANELS] = {{0}};
@@ -176,8 +175,8 @@ static ASHLAR_ALWAYS_INLINE void multiply_one(const size_t count, size_t depth, 
     write_sums(2 * count, sum, adds, c);
 }
 
-/* One row and all whole panels but an odd one. Returns the number of columns. A factor of more than
- * DEPTH rows hardly is in a core's own cache; what is there is read no faster four panels at once.
+/* Multiply one row with whole panels, but for an odd last one. Returns the number of columns done.
+ * ROW_PANELS at once gain only with a factor of over DEPTH rows, which a core's cache cannot hold.
  */
 static size_t multiply_one_row(size_t columns, size_t depth, left_rows a, right_panels b, bool adds,
                                real *c) {
@@ -228,7 +227,7 @@ static void multiply_block(size_t rows, size_t depth, left_rows a, const real *p
     }
 }
 
-/* Multiply a block of rows with a panel of which only `width` columns are in c. */
+/* Multiply a block of rows with the last panel, of which only `width` columns are in c. */
 static void multiply_last_block(size_t rows, size_t depth, left_rows a, const real *panel,
                                 bool adds, size_t width, real *c, size_t ldc) {
     real whole[BLOCK_ROWS * PANEL];
@@ -240,8 +239,8 @@ static void multiply_last_block(size_t rows, size_t depth, left_rows a, const re
     }
 }
 
-/* With this many blocks of rows or more, or where the panels may not stay in a core's own cache,
- * the next panel is prefetched while one is multiplied. */
+/* While a panel is multiplied, the next one is prefetched if there are FETCHING_BLOCKS blocks of
+ * rows, or if the panels exceed NEAR_BYTES, and so may not stay in a core's own cache. */
 enum { FETCHING_BLOCKS = 3, NEAR_BYTES = 1 << 20 };
 
 /*
@@ -290,7 +289,7 @@ typedef uint32_t words __attribute__((vector_size(ASHLAR_VECTOR_BYTES)));
 typedef uint32_t loose_words
     __attribute__((vector_size(ASHLAR_VECTOR_BYTES), aligned(sizeof(uint32_t)), may_alias));
 
-/* The two halves of words, as floats: a bf16 is the upper half of a float. */
+/* Expand the lower or the upper halves of words to floats: a bf16 is the upper half of a float. */
 static ASHLAR_ALWAYS_INLINE vector low_half(const uint32_t *at) {
     return (vector)(*(const loose_words *)at << 16);
 }
@@ -299,7 +298,7 @@ static ASHLAR_ALWAYS_INLINE vector high_half(const uint32_t *at) {
     return (vector)(*(const loose_words *)at & 0xffff0000u);
 }
 
-/* Round rows of a panel. Returns where the next one goes. */
+/* Round rows of a panel to bf16. Returns where the next row goes. */
 static uint32_t *round_rows(size_t rows, const real *panel, uint32_t *to) {
     for (size_t i = 0; i < rows; i++, panel += PANEL) {
         for (size_t x = 0; x < LANE_COUNT; x++) {
@@ -341,7 +340,7 @@ static ASHLAR_ALWAYS_INLINE void multiply_bf16_row(const size_t count, size_t de
     write_sums(2 * count, sum, adds, c);
 }
 
-/* One row: each panel is read once, so its floats are not kept. */
+/* Multiply one row. It reads each panel once, so it converts elements without storing floats. */
 static void multiply_bf16_one(size_t columns, size_t depth, const real *a, const uint32_t *panels,
                               bool adds, real *c) {
     const size_t stride = depth * LANE_COUNT;
@@ -368,7 +367,7 @@ static void multiply_bf16_one(size_t columns, size_t depth, const real *a, const
 
 void multiply_bf16_panels(size_t count, size_t columns, size_t depth, const real *a, size_t lda,
                           const uint32_t *panels, bool adds, real *c, size_t ldc) {
-    real part[DEPTH * PANEL]; /* a piece of a panel, for all rows */
+    real part[DEPTH * PANEL]; /* a piece of a panel as floats, which all rows read */
     ASHLAR_ASSERT(REAL_DTYPE == ASHLAR_F32);
     if (count == 1) {
         multiply_bf16_one(columns, depth, a, panels, adds, c);

@@ -1,5 +1,5 @@
-/* panel.h - the matrix product's innermost part (internal; compiled for each element type and
- * instruction set, see real.h).
+/* panel.h - packs a matrix product's right factor into panels, and multiplies rows with them
+ * (internal; compiled for each element type and instruction set, see real.h).
  *
  * The right factor is cut into panels of PANEL columns. A panel is stored row by row, PANEL
  * elements each; the last panel is filled up with zeros. While a panel is multiplied, the sums of
@@ -27,8 +27,8 @@ enum {
     PANEL = 2 * LANE_COUNT,
     LINE = ASHLAR_CACHE_LINE / sizeof(real),  /* elements of a cache line */
     BLOCK_ROWS = ASHLAR_VECTOR_COUNT * 3 / 8, /* two registers of sums for each: 12 of 16 */
-    ROW_PANELS = 4,                           /* that are multiplied at once with a single row */
-    DEPTH = 256,
+    ROW_PANELS = 4,                           /* multiplied at once if there is a single row */
+    DEPTH = 256,                              /* rows of a panel that are multiplied at once */
     CACHED_ROWS = 96 /* rows of the left factor, DEPTH columns each, that fit the level-2 cache */
 };
 _Static_assert(CACHED_ROWS % BLOCK_ROWS == 0, "whole blocks of rows");
@@ -59,7 +59,7 @@ static inline size_t block_start(size_t count, size_t i) {
     return count * i / block_count(count);
 }
 
-/* c = or += the sums of a row, of which each caller gives the count as a constant. */
+/* c = or += the sums of a row. Callers pass a constant `count`. */
 static ASHLAR_ALWAYS_INLINE void write_sums(const size_t count, const vector *sum, bool adds,
                                             real *c) {
     ASHLAR_UNROLL
@@ -86,9 +86,9 @@ void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a, ri
                      bool adds, real *c, size_t ldc);
 
 /* The same with a factor of floats that is kept as bf16, of half the bytes, so that it is read in
- * half the time; to multiply, its elements become floats again. A word has two of a panel's row:
- * column j in its lower half, column LANE_COUNT + j in its upper one. A panel has depth *
- * LANE_COUNT words, and the next one begins behind it. For `real` = float only.
+ * half the time; to multiply, its elements become floats again. A word has two elements of a
+ * panel's row: column j in its lower half, column LANE_COUNT + j in its upper half. Panels have
+ * depth * LANE_COUNT words and follow each other. For `real` = float only.
  *
  * pack      a factor that is stored transposed; each element is rounded to the nearest bf16
  * multiply  c [count, columns] = or += a [count, depth] times the factor, with the bits of a factor

@@ -1,8 +1,7 @@
-/* real.h - the C type and the functions of the element type that a file is compiled for (internal).
- * meson.build defines ASHLAR_TYPE, f32 or f64, and for the innermost loops ASHLAR_SET
- * (arena/compute/element.h). A function that several of these files share is renamed by a
- * macro with ASHLAR_VARIANT(), so that its copies for other types and sets are different symbols.
- */
+/* real.h - `real`, the element type that a file is compiled for, and its functions (internal).
+ * meson.build defines ASHLAR_TYPE, f32 or f64, and for the innermost loops ASHLAR_SET, the
+ * instruction set (arena/compute/element.h). A function that several such files share gets its name
+ * from ASHLAR_VARIANT(), so that its copies for other types and sets are different symbols. */
 #ifndef ASHLAR_REAL_H
 #define ASHLAR_REAL_H
 
@@ -58,14 +57,14 @@ static inline float real_exp_f32(float x) {
     return (1.0f + tail) * real_power_of_two_f32(half) * real_power_of_two_f32(n - half);
 }
 
-/* Constant beyond +-87, where the result is 1 or less than 2^-125. */
+/* 1 / (1 + e^-x), constant beyond x = +-87, where the result is 1 or less than 2^-125. */
 static inline float real_sigmoid_f32(float x) {
     int32_t n;
     const float tail = real_reduce_expm1_f32(real_clamp_f32(-x, 87.0f), &n);
     return 1.0f / (1.0f + (1.0f + tail) * real_power_of_two_f32(n));
 }
 
-/* Computed from e^2x - 1, not from e^2x, so that small results keep all their bits. */
+/* tanh x, computed from e^2x - 1, not from e^2x, so that small results keep all their bits. */
 static inline float real_tanh_f32(float x) {
     int32_t n;
     const float tail = real_reduce_expm1_f32(real_clamp_f32(2.0f * x, 20.0f), &n);
@@ -74,7 +73,7 @@ static inline float real_tanh_f32(float x) {
     return expm1 / (expm1 + 2.0f);
 }
 
-/* double is the reference that float is tested against: libm's, accurate, not vectorised. */
+/* Tests compare float's functions with double's: those of libm, accurate, but not vectorised. */
 static inline double real_exp_f64(double x) {
     return exp(x);
 }

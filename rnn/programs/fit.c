@@ -25,15 +25,15 @@ static const char *const options[] = {
     [BATCH] = "batch", [LENGTH] = "max-length", [HIDDEN] = "hidden"};
 ASHLAR_TABLE_IS_FULL(options, VARY_COUNT);
 
-/* A training that is tried in several sizes. */
+/* A training of which one option's value (batch, length or width) is varied. */
 typedef struct fitting {
     const ashlar_train_command *command;
-    ashlar_train_config train; /* all but the value that varies is final */
+    ashlar_train_config train; /* the training's options; trials change only the varied one */
     ashlar_device *device;
-    ashlar_corpus *text; /* of these two, the model's; the other is NULL */
-    ashlar_tagger_corpus *tags;
+    ashlar_corpus *text;        /* a text model's; NULL for a tagger */
+    ashlar_tagger_corpus *tags; /* a tagger's; NULL for a text model */
     vary vary;
-    size_t unit; /* what varies is a multiple of it */
+    size_t unit; /* the varied value is a multiple of this */
 } fitting;
 
 static vary vary_of(const char *name) {
@@ -80,7 +80,7 @@ static ashlar_status make_task(const fitting *f, const ashlar_train_config *trai
     return ashlar__task_tagger_create(f->tags, train, &tags, out);
 }
 
-/* For ashlar_fit(): try one value. */
+/* For ashlar_fit(): run a dry warm-up of the training with one value. */
 static ashlar_status run(void *user, ashlar_allocator *allocator, size_t value) {
     const fitting *f = user;
     ashlar_train_config train = f->train;
@@ -95,10 +95,10 @@ static ashlar_status run(void *user, ashlar_allocator *allocator, size_t value) 
         status = ashlar__trainer_measure(trainer);
         ashlar__trainer_destroy(trainer);
     }
-    return status == ASHLAR_EOVERFLOW ? ASHLAR_ENOMEM : status; /* more than can be addressed */
+    return status == ASHLAR_EOVERFLOW ? ASHLAR_ENOMEM : status; /* too large to be addressed */
 }
 
-/* The longest piece of the text, if pieces may be as long as records. */
+/* The length of the text's longest record: a larger --max-length changes nothing. */
 static ashlar_status longest_piece(const fitting *f, size_t *out) {
     const ashlar_batcher_config whole = {.batch = 1, .max_steps = LENGTH_MAX};
     ashlar_batcher *batcher;
@@ -132,8 +132,8 @@ static ashlar_status set_range(fitting *f, ashlar_fit_options *o) {
     return ASHLAR_OK;
 }
 
-/* What cuDNN may take as workspace: a bound on what it needs in any case, and room for the gates of
- * all time steps of one layer. */
+/* A bound on cuDNN's workspace: a constant for each layer, and the gates of all time steps of one
+ * layer. */
 static double cudnn_bytes(const fitting *f) {
     enum { OWN_BYTES = 8 << 20, GATES = 4 };
     const ashlar_train_config *t = &f->train;
@@ -206,7 +206,7 @@ ashlar_status ashlar__train_fit(const ashlar_train_command *c) {
     return c->json != NULL ? write_found(c, &fit) : ASHLAR_OK;
 }
 
-/* What the training needs as it is. */
+/* The device memory that the training needs with its present options. */
 static ashlar_status need_of(fitting *f, size_t *bytes) {
     ashlar_fit_options o = {.run = run, .user = f};
     ashlar_fit_result fit;

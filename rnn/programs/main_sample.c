@@ -64,7 +64,7 @@ static void print_help(void) {
            "left. Exit status: 0, 1 on failure, 2 on a bad option or environment value.\n");
 }
 
-/* Read a whole number from the file's metadata, in the range that ashlar-train accepts. */
+/* Read a whole number from the model file's metadata, min .. max as ashlar-train accepts it. */
 static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, size_t min,
                                 size_t max, size_t *out) {
     const char *text = ashlar_checkpoint_metadata(file, key);
@@ -133,7 +133,7 @@ static ashlar_status sample(const command *c, ashlar_device *device,
     return status;
 }
 
-/* Check first that the report can be written, so that a failure comes before the text. */
+/* Write the text, but first check that the report can be written: better to fail before. */
 static ashlar_status run(const command *c, ashlar_device *device) {
     ashlar_text_config text = c->text;
     char *prime = NULL;
@@ -157,7 +157,7 @@ static ashlar_status check_command(const command *c) {
                    "--prime and --prime-file: leave out one of them");
     const struct {
         const char *option;
-        const char *path; /* NULL: not given */
+        const char *path; /* NULL: the option was not given */
     } inputs[] = {{"model", c->model}, {"prime-file", c->prime_file}};
     for (size_t i = 0; c->json != NULL && i < sizeof inputs / sizeof inputs[0]; i++) {
         ASHLAR_FAIL_IF(inputs[i].path != NULL &&

@@ -42,7 +42,8 @@ static ashlar_status write_sample(const ashlar_train_command *c, ashlar_task *ta
     return ashlar__text_write(ashlar__task_text_model(task), stdout, &text, NULL);
 }
 
-/* How well the model knows what was held out; the other model's struct is all zeros. */
+/* How good the model is on held-out data. Only the struct for its kind of model is filled in; the
+ * other one is all zeros. */
 typedef struct evaluation {
     ashlar_tagger_evaluation tags;
     ashlar_text_evaluation text;
@@ -91,16 +92,16 @@ static bool is_first_rank(const ashlar_train_command *c) {
     return c->train.ranks == NULL || ashlar_ranks_rank(c->train.ranks) == 0;
 }
 
-/* Do everything that needs the model after the training, and first save the results, which would
- * otherwise be lost. After a failure the snapshot and the printing are still tried; returns the
- * first failure. */
+/* Do what needs the model after the training: first save it, since results would be lost otherwise,
+ * then evaluate and report. After a failure the snapshot and the printing are still tried; returns
+ * the first failure. */
 static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *trainer,
                             const ashlar_train_report *report, ashlar_train_page *page) {
     ashlar_task *task = ashlar__trainer_task(trainer);
     const char *file = c->train.save_file;
     evaluation test = {0};
     if (!is_first_rank(c)) {
-        return ASHLAR_OK; /* rank 0 does all that remains */
+        return ASHLAR_OK; /* only rank 0 saves, evaluates and reports */
     }
     ashlar_status first = file != NULL ? ashlar__trainer_save(trainer, file) : ASHLAR_OK;
     ASHLAR_THEN(first, c->is_tagger ? ashlar__task_tagger_evaluate(trainer, &test.tags)
@@ -118,11 +119,11 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
     return first;
 }
 
-/* Where to show each step. */
+/* Where to show each step's progress. */
 typedef struct showing {
     ashlar_progress progress;
     const ashlar_train_command *command;
-    FILE *losses; /* NULL: not wanted */
+    FILE *losses; /* the file of --losses, or NULL */
     ashlar_train_page *page;
 } showing;
 
@@ -131,7 +132,7 @@ static void show(void *context, const ashlar_train_progress *now) {
     if (!s->command->is_quiet) {
         ashlar__progress_show(&s->progress, now);
     }
-    if (now->above_since != 0 && is_first_rank(s->command)) { /* all see the same */
+    if (now->above_since != 0 && is_first_rank(s->command)) { /* all ranks have the same loss */
         fprintf(stderr,
                 "%s: step %zu: the loss, %.4f on average, has been above %.4f, its start, since "
                 "step %zu: the training diverges; use a smaller --learning-rate than %g\n",
@@ -144,7 +145,7 @@ static void show(void *context, const ashlar_train_progress *now) {
         }
     }
     ashlar__train_page_note(s->page, now);
-    if (s->losses != NULL) { /* flushed, so that the file can be watched */
+    if (s->losses != NULL) { /* flush each line, so that the file can be watched */
         fprintf(s->losses, "%zu %.17g\n", now->step, now->loss_step);
         fflush(s->losses);
     }
@@ -197,7 +198,7 @@ static ashlar_status train_task(ashlar_train_command *c, ashlar_device *device, 
     }
     if (status == ASHLAR_OK) {
         *out = report;
-        out->ranks = NULL; /* freed above */
+        out->ranks = NULL; /* its memory was freed above */
     }
     return status;
 }
@@ -214,7 +215,7 @@ static ashlar_status train(ashlar_train_command *c, ashlar_device *device,
     if (status == ASHLAR_OK && is_first_rank(c)) {
         status = ashlar__train_page_write(&page, c, device, make_task, context);
     }
-    c->train.hooks = NULL; /* they belong to the record, which ends here */
+    c->train.hooks = NULL; /* they belong to the page's record, which is freed now */
     ashlar__train_page_end(&page);
     return status;
 }
@@ -294,7 +295,7 @@ static int run(ashlar_train_command *c, ashlar_device *device) {
     return status == ASHLAR_OK ? 0 : ashlar__train_ranks_fail(c, program, status);
 }
 
-/* No device may be open: the search has one of its own. */
+/* Run --fit. No device may be open: it opens a software device of its own. */
 static int run_fit(const ashlar_train_command *c) {
     ashlar_status status = ashlar__train_command_check_writable(c);
     ASHLAR_THEN(status, ashlar__train_fit(c));

@@ -194,16 +194,11 @@ void ashlar__options_print(FILE *out, const ashlar_option *options, size_t count
     }
 }
 
-/* ---- options answer ---- */
-
-/*
- * What every program answers without doing its work: its version, and bash's
- * completion of its options, made from their table.
- */
+/* ---- --version, and --completion: bash's completion, made from the table of options ---- */
 
 enum { WORD_BYTES = 32 };
 
-/* The next choice that a help text lists: a word before or after a comma. */
+/* The next of the choices that an option's help text lists: a word before or after a comma. */
 static bool next_choice(const char **text, char word[static WORD_BYTES]) {
     static const char ends[] = " ,;:()";
     for (bool is_behind = false; **text != '\0';) {

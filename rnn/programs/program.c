@@ -1,4 +1,5 @@
-/* program.c - starts and ends a program: descriptors, failures, the device. */
+/* program.c - how every program starts, reports failures, opens its device and ends; the page of
+ * --html. */
 #include "rnn/programs/program.h"
 
 #include <errno.h>
@@ -112,17 +113,14 @@ int ashlar__program_open_device(const char *program, const char *name, ashlar_de
     return 0;
 }
 
-/* ---- page ---- */
+/* ---- the page of --html ---- */
 
-/*
- * Puts a document into the page that is built into the programs.
- */
-
-extern const char ashlar__viewer[]; /* tools/viewer.html, made a string as the programs are built */
+extern const char ashlar__viewer[]; /* tools/viewer.html, which the build turns into a string */
 
 static const char place[] = "<script id=data type=\"application/json\">";
 
-/* In JSON "<" stands in strings only. Escaped, no string can end the script. */
+/* Write JSON text with each "<" escaped, so that it cannot contain "</script>", which would end the
+ * script element. In JSON "<" occurs only inside strings, where the escape means the same. */
 static void put_inside_script(ashlar_file_buffer *file, const char *text, size_t bytes) {
     const char *const end = text + bytes;
     while (text < end) {

@@ -7,21 +7,16 @@
 #include "allocator/base/json.h"
 #include "rnn/model/model.h"
 
-/* ---- page ---- */
-
-/*
- * A page for a browser: tools/viewer.html with a document inside (internal).
- */
-
-/* Write the page that shows the finished document, which stays the caller's. After an error the
- * file is as it was. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM, ASHLAR_EINVAL (not a regular file). */
+/* Write a page for a browser, tools/viewer.html with the finished document inside, which stays the
+ * caller's. After an error the file is as it was. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM,
+ * ASHLAR_EINVAL (not a regular file). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__page_write(const char *path, ashlar_json_writer *document);
 
 /* Exit statuses besides 0. */
 enum {
     ASHLAR_EXIT_FAILED = 1,
-    ASHLAR_EXIT_USAGE = 2, /* a wrong option or environment variable, or what one of them asks for:
-                              ASHLAR_EINVAL, wherever it was found */
+    ASHLAR_EXIT_USAGE = 2, /* a wrong option or environment variable, or anything else that fails
+                              with ASHLAR_EINVAL */
 };
 
 /* Call this before anything else. It makes sure that descriptors 0 to 2 are open, and ignores
@@ -34,16 +29,16 @@ int ashlar__program_exit_status(ashlar_status status);
 /* Print "PROGRAM: DETAIL" of the last failure as one line on stderr. Returns its exit status. */
 int ashlar__program_fail(const char *program, ashlar_status status);
 
-/* Call this last. Returns `exit_status`. If that is 0 but output was lost, says so on stderr, and
- * returns ASHLAR_EXIT_FAILED. */
+/* Call this last. Returns `exit_status`. If that is 0 but text for `stdout` could not be written,
+ * says so on stderr, and returns ASHLAR_EXIT_FAILED. */
 int ashlar__program_finish(const char *program, int exit_status);
 
 /* Fail now if `path` could not be written later. NULL is allowed. Errors: those of
  * ashlar__file_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__program_check_writable(const char *path);
 
-/* The same for a report of ashlar__json_writer_save(), which may be a pipe or "-". After "-" all
- * that is printed to `stdout` goes to standard error (file.h). */
+/* The same for a JSON report, whose path may be a pipe, or "-" for standard output: then all that
+ * is printed to `stdout` from here on goes to standard error (file.h). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__program_check_report(const char *path);
 
 /* Whether two paths lead to the same file; if one does not exist, whether they are equal. */

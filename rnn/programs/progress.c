@@ -1,5 +1,5 @@
-/* progress.c - shows how far a training is: one line that is rewritten on a terminal, else lines.
- */
+/* progress.c - shows a training's progress: on a terminal one line that is rewritten, else a line
+ * every few seconds; catches SIGINT and SIGTERM. */
 #include "rnn/programs/train_program.h"
 
 #include <math.h>
@@ -9,7 +9,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Columns of the line on a terminal; bytes of the text for the time left. */
+/* A terminal's columns, unless it tells, and at most; the bar's columns; bytes of the text for the
+ * time left. */
 enum { USUAL_COLUMNS = 80, WIDEST = 10000, BAR_LEAST = 8, BAR_COLUMNS = 24, LEFT_BYTES = 32 };
 #define BAR_FULL "########################"
 #define BAR_EMPTY "........................"
@@ -48,8 +49,8 @@ static void format_left(char text[static LEFT_BYTES], double seconds) {
     }
 }
 
-/* Rewrite the line. What does not fit is left out, the least important first; the line never
- * fills the last column, since some terminals would begin another line. */
+/* Rewrite the terminal's line. Parts that do not fit are left out, the least important first. The
+ * last column stays empty, since some terminals would begin another line. */
 static void print_bar(const ashlar_progress *p, const ashlar_train_progress *now) {
     char parts[4][64], left[LEFT_BYTES], line[sizeof parts];
     const int room = terminal_columns(p) - 1;
@@ -93,11 +94,7 @@ void ashlar__progress_show(void *context, const ashlar_train_progress *now) {
     fflush(p->out);
 }
 
-/* ---- interrupt ---- */
-
-/*
- * Notes the first SIGINT or SIGTERM.
- */
+/* ---- the first SIGINT or SIGTERM ---- */
 
 static const int signals[] = {SIGINT, SIGTERM};
 enum { SIGNALS = sizeof signals / sizeof signals[0] };
@@ -105,7 +102,8 @@ enum { SIGNALS = sizeof signals / sizeof signals[0] };
 static volatile sig_atomic_t caught;
 static const char *announced = "";
 
-/* A second signal must kill, whichever it is, so both get their default actions back. */
+/* The handler of both signals. A second one of either must end the process, so it gives both their
+ * default actions back. */
 static void note(int number) {
     caught = number;
     const ssize_t written = write(STDERR_FILENO, announced, strlen(announced));
@@ -130,7 +128,8 @@ const volatile sig_atomic_t *ashlar__interrupt_catch(void) {
     return &caught;
 }
 
-/* If only another rank got the signal, assume SIGTERM, which launchers send. */
+/* The signal that ended the training. If only another rank got it, assume SIGTERM, which launchers
+ * send. */
 static int number_caught(void) {
     return caught != 0 ? caught : SIGTERM;
 }

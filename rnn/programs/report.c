@@ -145,7 +145,8 @@ static void print_graphs(FILE *out, const ashlar_train_report *r) {
     }
 }
 
-/* On a software device there is nobody else who could ask. */
+/* Say what the warm-up ran, and how often the driver was asked for memory after it. On a software
+ * device only ashlar can ask, so the number is that of the whole process. */
 static void print_warmup(FILE *out, const ashlar_train_report *r) {
     const bool is_alone = r->device.kind == ASHLAR_DEVICE_SOFT;
     char warmed[64];
@@ -297,7 +298,7 @@ static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
     ashlar__json_add_uint64(w, "live_peak_bytes", s->live_peak_bytes);
     ashlar__json_add_uint64(w, "reserved_peak_bytes", s->reserved_peak_bytes);
     ashlar__json_add_uint64(w, "allocations", s->alloc_count);
-    /* Without served_idle: those requests ask the driver whether other streams are done. */
+    /* served_idle is not added: such requests ask the driver whether another stream is idle. */
     ashlar__json_add_uint64(w, "allocations_served_without_driver",
                             s->served_planned + s->served_cached + s->served_same_stream);
     ashlar__json_add_bool(w, "weights_contiguous", r->weights_contiguous);

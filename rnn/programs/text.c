@@ -8,7 +8,8 @@
 #include "allocator/base/error.h"
 #include "rnn/data/batcher.h"
 
-/* A terminal obeys control characters, so it gets only line ends and tabs. */
+/* Write a symbol. A terminal would obey control characters, so it gets "?" in place of all but line
+ * ends and tabs. */
 static void put_symbol(FILE *out, int32_t symbol, bool is_terminal) {
     const bool is_control = (symbol < ' ' && symbol != '\n' && symbol != '\t') || symbol == 0x7f ||
                             (symbol >= 0x80 && symbol < 0xa0);
@@ -29,16 +30,16 @@ static ashlar_text_memory read_memory(const ashlar_model *model) {
     };
 }
 
-/* The texts that are drawn. One is written as it comes; several lie in memory until all are drawn.
- */
+/* The texts being drawn. A single one is written symbol by symbol; several are drawn side by side,
+ * so they are kept in memory until all are complete. */
 typedef struct drawing {
     const ashlar_text_config *config;
     ashlar_text_sampler *sampler;
     FILE *out;
     bool is_terminal;
-    size_t count;       /* B */
-    int32_t *symbols;   /* [B], a step's */
-    unsigned char *all; /* [B, bytes]; NULL: one text */
+    size_t count;       /* B, the number of texts */
+    int32_t *symbols;   /* [B], each text's symbol of the present step */
+    unsigned char *all; /* [B, bytes], the texts; NULL: a single text, which is not kept */
 } drawing;
 
 static ashlar_status check_out(FILE *out) {
@@ -47,7 +48,7 @@ static ashlar_status check_out(FILE *out) {
     return ASHLAR_OK;
 }
 
-/* Let the model read the prime; one text begins with it at once. */
+/* Let the model read the prime. A single text begins with it, so it is written as well. */
 static ashlar_status read_prime(const drawing *d) {
     ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; status == ASHLAR_OK && i < d->config->prime_bytes; i++) {
@@ -60,8 +61,8 @@ static ashlar_status read_prime(const drawing *d) {
     return status;
 }
 
-/* Draw a step's symbols, step `i` of all, and write or keep them. Writing to `out` may fail: its
- * reader may be gone. */
+/* Draw symbol `i` of each text, and write or keep it. Writing to `out` fails if its reader is gone.
+ */
 static ashlar_status draw_step(const drawing *d, size_t i) {
     ASHLAR_TRY(ashlar__text_sampler_next(d->sampler, d->symbols));
     if (d->all == NULL) {
@@ -94,7 +95,7 @@ static ashlar_status draw(const drawing *d, const ashlar_model *model, ashlar_te
     return ASHLAR_OK;
 }
 
-/* Write the texts that were kept, each behind the prime. */
+/* Write the texts that were kept, each after the prime. */
 static ashlar_status write_kept(const drawing *d) {
     const ashlar_text_config *c = d->config;
     for (size_t b = 0; b < d->count; b++) {
@@ -144,7 +145,7 @@ ashlar_status ashlar__text_write(ashlar_model *model, FILE *out, const ashlar_te
     return status;
 }
 
-/* Put a value at the early point; null if the text was too short to reach it. */
+/* Put a value that was read after ASHLAR_TEXT_EARLY_BYTES bytes; null if the text is shorter. */
 static void put_early(ashlar_json_writer *w, const char *key, const ashlar_text_report *r,
                       uint64_t value) {
     ashlar__json_put_key(w, key);

@@ -13,7 +13,7 @@
 #include "rnn/product/blas.h"
 #include "rnn/programs/program.h"
 
-/* Set the defaults of a tagger's own options, and of shared options where it differs. */
+/* Set the defaults of options that only a tagger has, and of shared ones that differ for it. */
 static void set_tagger_defaults(ashlar_train_config *train, ashlar_train_tagger_options *options) {
     train->layers = 1;
     train->hidden = 200;
@@ -27,7 +27,7 @@ static void set_tagger_defaults(ashlar_train_config *train, ashlar_train_tagger_
     };
 }
 
-/* The defaults. Some options that both models have differ in their defaults. */
+/* The defaults for a model. */
 static ashlar_train_command defaults(bool is_tagger) {
     ashlar_train_command c = {
         .model = is_tagger ? "tagger" : "text",
@@ -68,7 +68,7 @@ static ashlar_train_command defaults(bool is_tagger) {
 /* The defaults, replaced by the values on the command line. */
 static ashlar_train_command given;
 
-/* The most options that a saved training has, and the most bytes of one. */
+/* Limits for a saved training: its options, and the bytes of one option. */
 enum { SAVED_MAX = 64, SAVED_BYTES = 80 };
 
 #define RANGE(kind, name, argument, field, min, max, help) \
@@ -78,7 +78,7 @@ enum { SAVED_MAX = 64, SAVED_BYTES = 80 };
 #define TEXT(name, argument, field, help) RANGE(TEXT, name, argument, field, 0, 0, help)
 #define FLAG(name, field, help) RANGE(FLAG, name, NULL, field, 0, 0, help)
 
-/* The options of both models come first, then a text's, then a tagger's. */
+/* Options of both models come first, then those of a text model only, then of a tagger only. */
 static const ashlar_option options[] = {
     RANGE(LIST, "data", "PATH", data, 0, 0, "a text file or folder, or a column file; repeatable"),
     TEXT("model", "NAME", model, "text, tagger"),
@@ -173,7 +173,7 @@ void ashlar__train_command_print_help(FILE *out, const char *program, bool is_ta
             "Exit: 0, 1 failed, 2 a bad option, 128 + a signal's number: saved and reported.\n");
 }
 
-/* A file to be written. */
+/* A file that an option names for output. */
 typedef struct output {
     const char *option;
     const char *path; /* NULL: not wanted */
@@ -273,7 +273,8 @@ static ashlar_status read_recompute(ashlar_train_command *c) {
     return ASHLAR_OK;
 }
 
-/* Read --fit. Not with --graphs: captured steps take memory for graphs, which no dry run shows. */
+/* Read --fit. It is refused with --graphs: the driver takes memory for captured graphs, which a dry
+ * run does not show. */
 static ashlar_status read_fit(ashlar_train_command *c) {
     uint64_t bytes = 0;
     if (c->fit == NULL) {
@@ -311,7 +312,7 @@ static ashlar_status check_command(const ashlar_train_command *c) {
     return ASHLAR_OK;
 }
 
-/* Fail if an option is given that only the other model has. */
+/* Check --model, and fail if an option is given that only the other model has. */
 static ashlar_status check_model(const ashlar_train_command *c, int argc, char **argv) {
     const size_t first = c->is_tagger ? SHARED_COUNT : TEXT_END;
     const size_t end = c->is_tagger ? TEXT_END : OPTION_COUNT;
@@ -329,7 +330,7 @@ bool ashlar__train_command_answer(const char *program, int argc, char **argv) {
     return ashlar__options_answer(program, options, OPTION_COUNT, argc, argv);
 }
 
-/* ---- the options of a saved training, for one that resumes it ---- */
+/* ---- with --resume: the options of the saved training become the defaults ---- */
 
 static const char *saved_value(const ashlar_checkpoint *file, const char *key) {
     char full[SAVED_BYTES + sizeof "ashlar."];
@@ -337,10 +338,10 @@ static const char *saved_value(const ashlar_checkpoint *file, const char *key) {
     return ashlar_checkpoint_metadata(file, full);
 }
 
-/* Take an option's value from the file; `value` NULL: the option is a flag. A bad value makes
- * resuming fail later, with a message about the file. */
+/* Set an option to a value from the saved file; `value` NULL: the option is a flag. A bad value is
+ * ignored here: resuming fails later, with a message about the file. */
 static void take_saved(const char *name, const char *value) {
-    static char words[SAVED_MAX][SAVED_BYTES]; /* options point to these texts */
+    static char words[SAVED_MAX][SAVED_BYTES]; /* static, since options' values point into them */
     static size_t count;
     char *word = words[count++ % SAVED_MAX];
     char *argv[] = {NULL, word};
@@ -357,7 +358,7 @@ static void take_saved_flag(const ashlar_checkpoint *file, const char *key, cons
     }
 }
 
-/* Most options are saved under their names, with "_" for "-". */
+/* Set all options that the file has. Most are saved under their names, with "_" for "-". */
 static void take_all_saved(const ashlar_checkpoint *file) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         char key[SAVED_BYTES];

@@ -1,4 +1,5 @@
-/* train_page.c - collects what a training's page shows beside the report, and writes both. */
+/* train_page.c - the page of --html: collects a training's losses and buffers, compares ways to
+ * take memory, and writes the page and the report. */
 #include "rnn/programs/train_program.h"
 
 #include <stdio.h>
@@ -12,26 +13,26 @@
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
 typedef enum ashlar_compare_way {
-    ASHLAR_COMPARE_DRIVER,    /* a call of the driver for each buffer taken and each given back */
-    ASHLAR_COMPARE_CACHE,     /* blocks are kept for the next steps */
-    ASHLAR_COMPARE_WARMUP,    /* the same after a warm-up at the longest sequences */
-    ASHLAR_COMPARE_PLAN,      /* the warm-up, and plans of the steps */
-    ASHLAR_COMPARE_RECOMPUTE, /* plans, and chunks of which the forward pass runs twice */
+    ASHLAR_COMPARE_DRIVER,    /* a driver call for each buffer allocated and each one freed */
+    ASHLAR_COMPARE_CACHE,     /* the allocator, without a warm-up and without plans */
+    ASHLAR_COMPARE_WARMUP,    /* the same, after a warm-up with the longest sequences */
+    ASHLAR_COMPARE_PLAN,      /* a warm-up, and plans of the steps */
+    ASHLAR_COMPARE_RECOMPUTE, /* the same, and backward recomputes the forward pass in chunks */
     ASHLAR_COMPARE_COUNT
 } ashlar_compare_way;
 
 enum { ASHLAR_COMPARE_STEPS = 6 };
 
-/* How a way did. The host waits when it is a step ahead of the device, so its times are the
- * device's, except for the first and the last step. */
+/* What one way to take memory cost. The host waits when it is a step ahead of the device, so the
+ * times of its steps are the device's, except for the first and the last step. */
 typedef struct ashlar_compare_row {
     bool has_run;
     char why_not[160];
     size_t steps;
-    uint64_t calls[ASHLAR_COMPARE_STEPS]; /* of the driver for memory, in each step */
-    double ms[ASHLAR_COMPARE_STEPS];      /* of each step on the host */
-    double loss;                          /* of all steps */
-    uint64_t taken_peak_bytes;            /* the most that was taken from the device at a time */
+    uint64_t calls[ASHLAR_COMPARE_STEPS]; /* driver calls for memory in each step */
+    double ms[ASHLAR_COMPARE_STEPS];      /* each step's time on the host */
+    double loss;                          /* mean of all steps, by tokens */
+    uint64_t taken_peak_bytes;            /* the most device memory that was allocated at a time */
 } ashlar_compare_row;
 
 static const char *const way_names[] = {
@@ -83,7 +84,7 @@ static ashlar_status take(void *context, const ashlar_buffer_request *request,
     return ASHLAR_OK;
 }
 
-/* Waits for the device, as cudaFree() does. */
+/* Free a buffer by a driver call, which waits for the device, as cudaFree() does. */
 static ashlar_status give(void *context, ashlar_allocator *allocator, void *ptr) {
     ashlar_device *device = ashlar_allocator_device(allocator);
     (void)context;
@@ -179,9 +180,8 @@ static ashlar_status compare_way(ashlar_device *device, const ashlar_train_confi
     return status;
 }
 
-/* Run the first steps of `config` in each way, from new weights, each with an allocator of its own.
- * No file is written. A way that fails, for want of memory for instance, has a row that says why.
- */
+/* Run the first steps of `config` in each way, from new weights and with an allocator of its own.
+ * No file is written. If a way fails, for want of memory for instance, its row says why. */
 static void run_all_ways(ashlar_device *device, const ashlar_train_config *config,
                          ashlar_compare_task_fn make_task, void *context,
                          ashlar_compare_row rows[static ASHLAR_COMPARE_COUNT]) {
@@ -316,11 +316,11 @@ ashlar_status ashlar__train_page_report(ashlar_train_page *page, const ashlar_tr
     return ashlar__json_writer_save(w, c->json);
 }
 
-/* Several ranks compare nothing: each process would have to run every way, too. */
+/* Run all ways, and put their rows. Not for several ranks, all of which would have to take part. */
 static void compare(ashlar_json_writer *w, const ashlar_train_command *c, ashlar_device *device,
                     ashlar_compare_task_fn make_task, void *context) {
     ashlar_compare_row rows[ASHLAR_COMPARE_COUNT];
-    const int count = c->is_tagger ? ASHLAR_COMPARE_RECOMPUTE /* a tagger has none */
+    const int count = c->is_tagger ? ASHLAR_COMPARE_RECOMPUTE /* a tagger cannot recompute */
                                    : ASHLAR_COMPARE_COUNT;
     if (!c->is_quiet) {
         printf("\nThe first steps again, with other ways to take memory, for %s ...\n", c->html);

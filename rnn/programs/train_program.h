@@ -18,6 +18,7 @@
 
 /* ---- the command line ---- */
 
+/* The options that choose the optimizer and the schedule of the learning rate. */
 typedef struct ashlar_train_rule {
     const char *optimizer; /* a name that ashlar_optimizer_name() returns */
     const char *schedule;  /* a name in ASHLAR_SCHEDULE_MAP */
@@ -35,7 +36,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_rule_apply(const ashlar_train_rule
 /* The options that only a tagger has. */
 typedef struct ashlar_train_tagger_options {
     ashlar_task_tagger_config tags;
-    ashlar_tagger_corpus_config corpus; /* max_words is not used: --max-length sets it */
+    ashlar_tagger_corpus_config corpus; /* all but max_words, for which --max-length is used */
     size_t label_embedding;             /* width of a fed-back label's vector */
     bool feeds_labels;
 } ashlar_train_tagger_options;
@@ -61,16 +62,16 @@ typedef struct ashlar_train_command {
     const char *snapshot;
     bool verifies;
     size_t sample_bytes;
-    size_t held_out; /* goes to `train` and to `tags` */
+    size_t held_out; /* --held-out; copied to `train` and to `tags` */
     size_t threads;
     bool is_reproducible;
-    size_t timeout_s; /* for which ranks wait for each other */
+    size_t timeout_s; /* how long ranks wait for each other */
     bool is_quiet;
-    bool is_stopped; /* not an option: a signal ended the training */
+    bool is_stopped; /* no option, but a result: a signal ended the training */
     bool wants_help;
 } ashlar_train_command;
 
-/* Answer --version and --completion. True: one was given, and that is all. */
+/* Answer --version and --completion. True: one was given, and the program has no more to do. */
 bool ashlar__train_command_answer(const char *program, int argc, char **argv);
 
 /* Read the command line. Options that are not given get their defaults. Texts in *out point into
@@ -92,8 +93,8 @@ typedef struct ashlar_text_config {
     ashlar_text_sampler_config sampler;
     const char *prime; /* [prime_bytes], text to begin with: the model reads it first */
     size_t prime_bytes;
-    size_t bytes; /* to write after the prime, in each of sampler.count texts; the mark between
-                   * records counts as one byte */
+    size_t bytes; /* how many to write after the prime, in each of sampler.count texts; the mark
+                   * between records counts as one */
 } ashlar_text_config;
 
 /* Reports give the memory at a text's start, after this many bytes, and at its end. */
@@ -105,7 +106,7 @@ typedef struct ashlar_text_memory {
     uint64_t alloc_count; /* successful allocations so far */
 } ashlar_text_memory;
 
-/* `start` and all counts are from the moment when the model has read the prime. */
+/* Time and memory of writing texts, counted from the moment when the model has read the prime. */
 typedef struct ashlar_text_report {
     size_t bytes; /* written since the start, in all texts */
     double seconds;
@@ -115,10 +116,10 @@ typedef struct ashlar_text_report {
     ashlar_phase_calls calls; /* since the start */
 } ashlar_text_report;
 
-/* Write the prime and the symbols that the model draws after it; the mark becomes a line
- * "%". A terminal gets no control characters except tabs and line ends. Several texts are drawn
- * together, kept in host memory, and written one behind the other with a line "%" in between, each
- * with the prime and as it would be alone.
+/* Write the prime and the symbols that the model draws after it; the mark between records becomes a
+ * line "%". A terminal gets no control characters except tabs and line ends. Several texts are
+ * drawn together, kept in host memory, and written one after the other with a line "%" in between;
+ * each begins with the prime and is the same as if it were drawn alone.
  *
  * report   NULL: not wanted; written only on success
  *
@@ -141,11 +142,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__text_report_write(const char *path,
  * number of the signal that came; 0: none yet. The second signal ends the process at once. */
 const volatile sig_atomic_t *ashlar__interrupt_catch(void);
 
-/* Set a line to write at the first signal; it must outlive the program's run. For one of several
- * ranks: the launcher may end it while it waits for a rank that has died. */
+/* Set a line to write at the first signal; the text must live until the program ends. A rank uses
+ * it, since its launcher may end it while it waits for another rank that has died. */
 void ashlar__interrupt_announce(const char *line);
 
-/* The exit status after a signal: that of a process that the signal had killed. */
+/* The exit status after a signal, 128 + its number, as of a process that it has killed. */
 int ashlar__interrupt_exit_status(void);
 
 /* "SIGINT" or "SIGTERM". */
@@ -164,31 +165,31 @@ void ashlar__progress_show(void *context, const ashlar_train_progress *now);
 
 /* ---- one of several processes ---- */
 
-/* ashlar_ranks_open(), which waits in MPI's start-up for all ranks and cannot be told to give up.
- * If they have not joined in time, print a line and end the process with ASHLAR_EXIT_FAILED;
- * launchers then end the other ranks. Rank 0 does so after the time, the others some seconds later,
- * if they are still there.
+/* Call ashlar_ranks_open(), with a time limit: it waits in MPI's start-up for all ranks, and cannot
+ * be told to give up. If they have not joined in time, print a line and end the process with
+ * ASHLAR_EXIT_FAILED; launchers then end the other ranks. Rank 0 gives up first; ranks that are
+ * still there some seconds later do so, too.
  *
  * program      its name, for the line
- * timeout_ms   0: ashlar_ranks_open()'s
+ * timeout_ms   0: the default of ashlar_ranks_open()
  *
  * Errors: those of ashlar_ranks_open(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_start(const char *program, uint32_t timeout_ms,
                                                     ashlar_ranks **out);
 
-/* Join the processes that a launcher has started with this one; without any, only work out
- * --reproducible. Sets c->train.ranks and c->train.shards, and on ranks above 0 takes all outputs
- * out of the command. Threads that compute are divided among the processes of this machine, unless
- * their number was given, and so are its CUDA devices, unless --device has one by its number. A
- * rank that is told to end by SIGTERM says so.
+/* Join the processes that a launcher has started with this one; if there are none, only work out
+ * --reproducible. Sets c->train.ranks and c->train.shards, and removes all outputs from the command
+ * on ranks above 0. The processes of a machine divide its threads, unless their number was given.
+ * If the device is "cuda", each gets the CUDA device that has its number on the machine. A rank
+ * that SIGTERM ends says so.
  *
  * Errors: those of ashlar__ranks_start() and ashlar__shards_check(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc,
                                                          char **argv);
 
-/* After a training: bring together what each rank has to report, for report->ranks. Every rank must
- * call it; without ranks it does nothing. Ownership: *out is the caller's (ashlar__host_free()),
- * also after an error. Errors: those of the collectives. */
+/* After a training: collect each rank's figures in report->ranks. Every rank must call it; without
+ * ranks it does nothing. Ownership: *out is the caller's (ashlar__host_free()), also after an
+ * error. Errors: those of the collective operations. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_gather(const ashlar_train_command *c,
                                                            ashlar_train_report *report,
                                                            ashlar_train_rank **out);
@@ -196,7 +197,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_gather(const ashlar_train_co
 void ashlar__train_ranks_print(const ashlar_train_report *report);
 void ashlar__train_ranks_put(ashlar_json_writer *writer, const ashlar_train_report *report);
 
-/* Leave the other ranks. If `exit_status` is not 0, they end, too. Returns `exit_status`. */
+/* Leave the other ranks; if `exit_status` is not 0, end them, too. Returns `exit_status`. */
 int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status);
 
 /* As ashlar__program_fail(), but silent if another rank reports the failure. */
@@ -210,11 +211,12 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *report);
 /* Add a description of the device to an open JSON object. */
 void ashlar__report_put_device(ashlar_json_writer *writer, const ashlar_device_info *device);
 
-/* Begin a document of the report and the options. The caller may add members, and closes it. */
+/* Begin a JSON document with the report and the options. The caller may add members, then closes
+ * it. */
 void ashlar__report_put(ashlar_json_writer *writer, const ashlar_task *task,
                         const ashlar_train_config *config, const ashlar_train_report *report);
 
-/* If the tag grows, print since which step and by how much; if it does not, print nothing. */
+/* If the memory of a tag keeps growing, print since which step and by how much; else nothing. */
 void ashlar__report_print_growth(FILE *out, ashlar_tag tag, const ashlar_tag_growth *growth);
 
 /* ---- the page of --html ---- */
@@ -226,19 +228,19 @@ typedef ashlar_status (*ashlar_compare_task_fn)(void *context, const ashlar_trai
 /* A step's loss, nats per token. */
 typedef struct ashlar_page_loss {
     size_t step;
-    double loss;   /* of its batch */
-    double recent; /* mean of the recent steps */
+    double loss;   /* of this step's batch */
+    double recent; /* mean over the last few steps */
 } ashlar_page_loss;
 
 typedef struct ashlar_train_page {
     ashlar_step_record *record; /* NULL: no page is wanted */
     ashlar_page_loss *losses;
     size_t loss_count, loss_capacity;
-    ashlar_json_writer document; /* open, from ashlar__train_page_report() on, for a page */
+    ashlar_json_writer document; /* with --html, open from ashlar__train_page_report() on */
 } ashlar_train_page;
 
-/* Begin, and have the training's buffers recorded, if --html was given. Only rank 0 writes. Errors:
- * ASHLAR_EHOSTMEM. */
+/* If --html was given, begin a page, and set hooks in the command that record the training's
+ * buffers. Only rank 0 writes a page. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_page_begin(ashlar_train_page *page,
                                                          ashlar_train_command *command);
 void ashlar__train_page_end(ashlar_train_page *page);
@@ -253,8 +255,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_page_report(ashlar_train_page *pag
                                                           const ashlar_task *task,
                                                           const ashlar_train_report *report);
 
-/* With --html, compare ways to take memory, and write the page. The trainer must be gone, since it
- * would take memory from those that are compared. */
+/* With --html, compare ways to take memory, and write the page. The trainer must be destroyed: its
+ * memory would be missing to the trainings that are compared. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_page_write(ashlar_train_page *page,
                                                          const ashlar_train_command *command,
                                                          ashlar_device *device,
@@ -263,32 +265,33 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_page_write(ashlar_train_page *page
 
 /* ---- --fit ---- */
 
-/* Whether --vary takes `name`. */
+/* Whether `name` is a value of --vary. */
 bool ashlar__train_fit_knows(const char *name);
 
 typedef struct ashlar_train_fitted {
-    const char *option; /* what varies, as an option without dashes */
-    size_t value;       /* the largest that runs */
-    size_t next;        /* the next larger one, which does not run; 0: there is none */
-    size_t need_bytes;  /* of the device: with 2 MiB less it does not run */
+    const char *option; /* the option that was varied, without dashes */
+    size_t value;       /* the largest value with which the training runs */
+    size_t next;        /* the next larger value, with which it does not; 0: there is none */
+    size_t need_bytes;  /* the device memory for `value`: with 2 MiB less it does not run */
     size_t trials;
-    double cudnn_bytes; /* a bound on the work space that cuDNN takes instead of the CPU's */
+    double cudnn_bytes; /* a bound on the workspace that cuDNN would use instead of the CPU's */
 } ashlar_train_fitted;
 
 /*
- * Find the largest batch, length or width that command->vary names which runs on a device of
- * command->fit_bytes, by dry warm-ups on a software device of its own. No device may be open.
- * Errors: ASHLAR_ENOMEM (not even the least runs), ASHLAR_EINVAL, and those of the data.
+ * Find the largest batch, length or width (command->vary says which) with which the training runs
+ * on a device of command->fit_bytes, by dry warm-ups on a software device that this opens. No
+ * device may be open. Errors: ASHLAR_ENOMEM (not even the smallest value runs), ASHLAR_EINVAL, and
+ * those of the data.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_fit_find(const ashlar_train_command *command,
                                                        ashlar_train_fitted *out);
 
-/* The same; then print it, and write it to command->json. */
+/* Call ashlar__train_fit_find(), print what it found, and write that to command->json. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_fit(const ashlar_train_command *command);
 
 /*
- * After a training failed for lack of memory, and its device is closed: add to the error's detail
- * what the training needs, and whether --recompute auto would help. Returns ASHLAR_ENOMEM.
+ * After a training failed for lack of memory, and its device was closed: add to the error's detail
+ * what the training needs, and what it needs with --recompute auto. Returns ASHLAR_ENOMEM.
  */
 ashlar_status ashlar__train_fit_explain(const ashlar_train_command *command);
 

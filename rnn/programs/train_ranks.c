@@ -1,4 +1,5 @@
-/* train_ranks.c - ashlar-train as one of several processes: joins, is silent, gathers results. */
+/* train_ranks.c - ashlar-train as one of several processes (ranks): joins the others, keeps silent
+ * on all ranks but 0, collects the ranks' figures. */
 #include "rnn/programs/train_program.h"
 
 #include <signal.h>
@@ -17,8 +18,8 @@
 #include "rnn/programs/program.h"
 #include "rnn/train/shards.h"
 
-/* Read a number that a launcher tells about the processes on this machine, in the environment
- * variable of Open MPI or of MPICH. */
+/* Read a number from the environment that the launcher, Open MPI's or MPICH's, has set about the
+ * processes on this machine. */
 static bool read_local(const char *const names[2], size_t *out) {
     for (size_t i = 0; i < 2; i++) {
         const char *text = secure_getenv(names[i]);
@@ -31,7 +32,7 @@ static bool read_local(const char *const names[2], size_t *out) {
     return false;
 }
 
-/* How many of the processes are on this machine; if launchers do not tell, all. */
+/* How many of the processes are on this machine: all, if the launcher does not tell. */
 static size_t count_neighbours(const ashlar_ranks *ranks) {
     static const char *const names[2] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
     size_t count = 0;
@@ -76,10 +77,10 @@ static ashlar_status check(ashlar_train_command *c) {
     return ashlar__shards_check(&c->train);
 }
 
-/* A rank that waits for one that has died is usually ended by its launcher before the wait times
- * out. Have it say so. */
+/* Let this rank print a line when it is ended by SIGTERM. While it waits for a rank that has died,
+ * its launcher usually ends it before the wait times out. */
 static void announce_end(const ashlar_ranks *ranks) {
-    static char words[64]; /* made now: a signal handler may not print into it */
+    static char words[64]; /* written now: a signal handler may not call snprintf() */
     (void)snprintf(words, sizeof words, "ashlar-train: rank %zu was told to end\n",
                    ashlar_ranks_rank(ranks));
     ashlar__interrupt_announce(words);
@@ -132,7 +133,7 @@ void ashlar__train_ranks_put(ashlar_json_writer *w, const ashlar_train_report *r
     ashlar__json_close_array(w);
 }
 
-/* Each rank fills in its own row, and all rows are added up. */
+/* Collect all ranks' rows: each fills in its own row of zeroed ones, and all are summed. */
 static ashlar_status gather(const ashlar_train_command *c, const ashlar_train_report *report,
                             ashlar_train_rank *rows) {
     const size_t count = ashlar_ranks_count(c->train.ranks) * (sizeof *rows / sizeof(double));
@@ -161,8 +162,8 @@ ashlar_status ashlar__train_ranks_gather(const ashlar_train_command *c, ashlar_t
 }
 
 int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status) {
-    fflush(stdout); /* ending all ranks, as MPI_Abort(), flushes nothing */
-    if (exit_status == 0) { /* a launcher may end ranks that are slow to leave: no news */
+    fflush(stdout);         /* if this ends all ranks, MPI_Abort() does not flush */
+    if (exit_status == 0) { /* if a launcher now ends a slow rank by SIGTERM, say nothing */
         ashlar__interrupt_announce("");
     }
     ashlar_ranks_close(c->train.ranks, exit_status != 0);
@@ -179,11 +180,12 @@ int ashlar__train_ranks_fail(const ashlar_train_command *c, const char *program,
 
 /* ---- joining the processes of a launcher ---- */
 
-enum { USUAL_MS = 120000, /* reduce.h */ OTHERS_MS = 3000 };
+/* When rank 0 gives up by default, as in reduce.h; how much later the other ranks do. */
+enum { USUAL_MS = 120000, OTHERS_MS = 3000 };
 
-static char too_late[160]; /* made before the alarm: a signal handler may not print into it */
+static char too_late[160]; /* written before the alarm: a signal handler may not call snprintf() */
 
-/* Whether a launcher says that this is another rank than 0. */
+/* Whether the launcher's environment says that this rank is not rank 0. */
 static bool is_other(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -198,7 +200,7 @@ static bool is_other(void) {
 static void give_up(int number) {
     const ssize_t written = write(STDERR_FILENO, too_late, strlen(too_late));
     (void)number, (void)written;
-    _exit(ASHLAR_EXIT_FAILED); /* MPI's handlers wait for the others */
+    _exit(ASHLAR_EXIT_FAILED); /* not exit(): MPI's exit handlers would wait for the other ranks */
 }
 
 static void set_alarm(uint64_t ms) {

@@ -45,7 +45,7 @@ typedef struct products {
 
 static ashlar_status open_cublas(cublas *out) {
     static const char *const names[] = {"cublasCreate_v2", "cublasDestroy_v2", "cublasGemmEx"};
-    static ashlar_shared_table once = {.lock = ASHLAR_LOCK(ASHLAR_RANK_SHARED_LIBRARY)};
+    static ashlar_shared_table once = {.lock = ASHLAR_LOCK(ASHLAR_LEVEL_SHARED_LIBRARY)};
     static const ashlar_shared_library library = {
         .what = "cuBLAS",
         .variable = "ASHLAR_CUBLAS",

@@ -10,7 +10,7 @@ library=$(find "$ASHLAR_BUILD" -name 'libashlar.so*' -type f -not -path '*.p/*' 
 
 # Where a hit begins; what it may go through, the inline functions too, which a compiler may keep
 # apart; and where it has ended without one. The last four of these go on without a lock: with a
-# plan, for a request that was not expected; with the zones that the cache holds, where
+# plan, for a request that was not expected; with the zones that the cache owns, where
 # alloc_miss() may take the lock in the end; and with what is freed for another thread.
 roots='ashlar_alloc ashlar_alloc_tagged ashlar_free'
 helpers='allocate hand_out take_back alloc_otherwise alloc_unexpected alloc_of_other free_otherwise

@@ -31,12 +31,12 @@ static inline void give_only(void *ptr) {
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
 }
 
-/* Have nobody hold the stream, as after many handovers. */
+/* Have no cache own the stream, as after many handovers. */
 static inline void share(ashlar_stream stream) {
     ashlar__allocator_enter(allocator);
     ashlar_stream_state *state = NULL;
     CHECK(ashlar__stream_state_of_locked(allocator, stream, &state) == ASHLAR_OK);
-    ashlar__hold_drop_locked(allocator, state);
+    ashlar__owner_cache_clear_locked(allocator, state);
     state->handovers = 1000;
     ashlar__allocator_leave(allocator);
 }

@@ -1,8 +1,8 @@
 /*
  * test_hit_threads.c - what several threads' caches do beside a lock that is held: hits, misses, a
- * stream that passes from one thread to another or is nobody's, blocks that go back to the thread
- * that holds it; what becomes of a cache when its thread ends, and of all on a kernel without a
- * barrier in every thread.
+ * stream that passes from one thread's cache to another's or that none owns, remote frees; what
+ * becomes of a cache when its thread ends, and of all on a kernel without a barrier in every
+ * thread.
  */
 #define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
 
@@ -81,7 +81,7 @@ static const ashlar_remote_frees *my_remote_frees(void) {
     return &ashlar__cache_get(allocator)->remote;
 }
 
-CASE(blocks_freed_elsewhere_go_home_together_and_without_the_lock) {
+CASE(remote_frees_are_sent_together_and_without_the_lock) {
     SET_UP("memory=32MiB", ROOM);
     REQUIRE(helper_start());
     give(take(4096, streams[1])); /* this thread has a cache */
@@ -90,16 +90,16 @@ CASE(blocks_freed_elsewhere_go_home_together_and_without_the_lock) {
     for (int i = 0; i < BATCH - 1; i++) {
         give_only(blocks[i]);
     }
-    CHECK(my_remote_frees()->count == BATCH - 1 && atomic_load(&state->returned) == NULL);
+    CHECK(my_remote_frees()->count == BATCH - 1 && atomic_load(&state->remote_frees) == NULL);
     CHECK_ZU(stats_now().cached_bytes, BATCH * (size_t)4096); /* one of them this thread's */
     give_only(blocks[BATCH - 1]);
-    CHECK(my_remote_frees()->count == 0 && atomic_load(&state->returned) != NULL);
+    CHECK(my_remote_frees()->count == 0 && atomic_load(&state->remote_frees) != NULL);
     CHECK_ZU(stats_now().cached_bytes, (BATCH + 1) * (size_t)4096);
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
     ashlar__lock_acquire(&allocator->lock);
     const bool went_on = helper_do(helper_takes_a_batch);
     ashlar__lock_release(&allocator->lock);
-    CHECK(went_on && atomic_load(&state->returned) == NULL);
+    CHECK(went_on && atomic_load(&state->remote_frees) == NULL);
     CHECK_ZU(stats_now().live_blocks, BATCH);
     REQUIRE(helper_do(helper_gives_a_batch));
     helper_end();

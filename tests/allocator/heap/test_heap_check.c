@@ -179,7 +179,7 @@ CASE_WITH(a_stream_state_that_contradicts_itself_is_found, set_up_heap("memory=1
     UNSOUND(s->events[1].event, NULL);
     UNSOUND(s->events[1].number, 1); /* not behind the first */
     UNSOUND(s->recorded, 3);         /* by no event */
-    UNSOUND(s->last_tick, 3);        /* a use in the future, unless a holder is writing it */
+    UNSOUND(s->last_tick, 3);        /* a use in the future, unless an owner is writing it */
     UNSOUND(s->is_lost, true);       /* and not gone */
     s->last_tick = 2;
     UNSOUND(s->is_gone, true); /* with a use behind its last recording, unless it is lost */
