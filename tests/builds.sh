@@ -16,9 +16,10 @@
 #   overlap  the same on devices that work beside the program
 #   aarch64  the numbers and the threads on a 64-bit ARM, by QEMU
 #   mcdc     what tests/mcdc.sh measures
-# Without a name: strict asan tsan, which ask for no more than a compiler, Meson and Python; what
-# else a test can use is used where it is. `all` installs that and adds clang and builtin; `slow`
-# adds the rest, and the tests that are skipped elsewhere because they take minutes.
+# Without a name: strict asan tsan, which ask for no more than a compiler, Meson and Python, without
+# suite seldom; what else a test can use is used where it is. `all` installs that, leaves nothing
+# out, and adds clang and builtin; `slow` adds the rest, and the tests that are skipped elsewhere
+# because they take minutes.
 
 set -u
 here=$(cd "$(dirname "$(readlink -f "$0")")/.." && pwd -P) || exit 1
@@ -78,8 +79,11 @@ skip() { # NAME WHAT
 
 test_one() { # NAME
     case $1 in
-    strict) test_build strict '' '' ;;
-    asan) test_build asan tests '--no-suite shell --no-suite house --no-suite figures -t 4' ;;
+    strict) test_build strict '' "$left_out" ;;
+    asan)
+        test_build asan tests \
+            "--no-suite shell --no-suite house --no-suite figures -t 4 $left_out"
+        ;;
     tsan) test_build tsan tests '--suite threads -t 4' ;;
     clang)
         programs='rnn/ashlar-train rnn/ashlar-sample bench/ashlar-bench bench/ashlar-replay'
@@ -115,9 +119,9 @@ test_one() { # NAME
     esac
 }
 
-wanted=''
+wanted='' left_out=''
 case ${1-} in
-'') set -- strict asan tsan ;;
+'') left_out='--no-suite seldom' && set -- strict asan tsan ;;
 all) wanted='all' && set -- strict asan tsan clang builtin ;;
 slow)
     export ASHLAR_TEST_SLOW=1

@@ -2,6 +2,7 @@
 """Checkpoints as others read and write them, for shell_checkpoint.sh.
 
   check_checkpoint.py forge FILE OUT DTYPE     write FILE's parameters anew, as another writer would
+  check_checkpoint.py state_dict FILE OUT      the same as PyTorch has them, in a wrapper
   check_checkpoint.py held_out FILE REPORT TEXT N LENGTH   REPORT's held-out loss is FILE's on TEXT
   check_checkpoint.py metadata FILE EXPRESSION         Python's EXPRESSION over the metadata, as m
 
@@ -61,6 +62,21 @@ def pack(numbers, dtype):
     if dtype == "BF16":  # cut off, not rounded: any values will do
         return b"".join(struct.pack("<f", number)[2:] for number in numbers)
     return struct.pack("<%d%s" % (len(numbers), {"F64": "d", "F32": "f", "F16": "e"}[dtype]), *numbers)
+
+
+def state_dict(path, out):
+    """No metadata, a prefix, and what is no weight."""
+    _, tensors = read(path)
+    header, buffer = {}, b""
+    tensors = {"module." + n: t for n, t in tensors.items() if not n.startswith("optimizer.")}
+    tensors["module.head.batches"] = ("I64", [], struct.pack("<q", 12))
+    for name, (dtype, shape, data) in tensors.items():
+        span = [len(buffer), len(buffer) + len(data)]
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": span}
+        buffer += data
+    header = json.dumps(header).encode()
+    with open(out, "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header + buffer)
 
 
 def forge(path, out, dtype):
@@ -150,6 +166,8 @@ def check_held_out(path, report, text, every, length):
 def main(command, *words):
     if command == "forge":
         forge(*words)
+    elif command == "state_dict":
+        state_dict(*words)
     elif command == "held_out":
         check_held_out(*words[:3], *map(int, words[3:]))
     elif command == "metadata":

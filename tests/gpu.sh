@@ -265,8 +265,8 @@ all_steps() {
     step rules 60 'the driver keeps the rules that the allocator relies on' probe rules
     step gpu_optimizer 60 "the optimizer's kernels have the bits of the CPU's" suite
     step gpu_ops 60 "our kernels and cuBLAS agree with the CPU's results" suite
+    step gpu_elements 60 "operations on elements agree with the CPU's" suite
     step gpu_rows 60 'rows of every width and alignment are copied whole' suite
-    step gpu_tagger 60 "a tagger's losses and weights are the CPU's" suite
     step gpu_rnn_shapes 60 'one RNN descriptor serves batches of changing shapes' suite
     step gpu_train 60 "a training's losses and weights are the CPU's" suite
     step train_smoke 30 'a training runs' briefly quiet 2

@@ -140,14 +140,26 @@ static ashlar_status queue_and_wait(ashlar_driver *driver, void *dst, const void
                                  ASHLAR_DRIVER_CALL(driver, stream_synchronize, (stream)));
 }
 
+static ashlar_status is_capturing(ashlar_driver *driver, ashlar_stream stream, bool *out) {
+    unsigned int capture = CU_CAPTURE_NONE;
+    const cu_result result = ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (stream, &capture));
+    *out = capture != CU_CAPTURE_NONE;
+    return ashlar__driver_status(driver, "cuStreamIsCapturing", result);
+}
+
+ashlar_status ashlar__device_is_capturing(ashlar_device *device, ashlar_stream stream, bool *out) {
+    ASHLAR_TRY(ashlar__device_enter(device));
+    const ashlar_status status = is_capturing(device->driver, stream, out);
+    ashlar__device_leave(device);
+    return status;
+}
+
 /* A captured copy reads its source at each launch, when a variable on the stack is long gone. */
 static ashlar_status refuse_capture(ashlar_driver *driver, ashlar_stream stream) {
-    unsigned int capture = CU_CAPTURE_NONE;
-    ASHLAR_TRY(
-        ashlar__driver_status(driver, "cuStreamIsCapturing",
-                              ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (stream, &capture))));
+    bool is_captured;
+    ASHLAR_TRY(is_capturing(driver, stream, &is_captured));
     ASHLAR_FAIL_IF(
-        capture != CU_CAPTURE_NONE, ASHLAR_EINVAL,
+        is_captured, ASHLAR_EINVAL,
         "src: a captured copy reads it at each launch of the graph, and this memory is "
         "pageable; copy from page-locked memory, such as ashlar_device_host_alloc() gives");
     return ASHLAR_OK;

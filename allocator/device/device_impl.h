@@ -104,6 +104,10 @@ bool ashlar__device_has_room(const ashlar_device *device, cu_result result);
         (result) = ASHLAR_DRIVER_CALL((device)->driver, field, args); \
     } while (ashlar__device_has_room((device), (result)))
 
+/* Whether `stream` is being captured. Errors: ASHLAR_EDRIVER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__device_is_capturing(ashlar_device *device,
+                                                            ashlar_stream stream, bool *out);
+
 /* ---- launches ---- */
 
 /* Memory that a launch reads or writes, and its name for the program. */

@@ -91,4 +91,11 @@ bool ashlar__soft_is_for_work(int ordinal, const void *ptr, size_t bytes, const 
                               const char *name);
 bool ashlar__soft_is_for_host(const void *ptr, size_t bytes, const char *call, const char *name);
 
+/*
+ * In a host function that found a mistake of the program: once it returns, its device is lost, as
+ * after an assertion in a kernel. Later calls for it fail with CU_LAUNCH_FAILED, whose description
+ * is `text`, of static storage.
+ */
+void ashlar__soft_lose_device(const char *text);
+
 #endif /* ASHLAR_SOFT_H */

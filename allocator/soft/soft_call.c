@@ -1,5 +1,6 @@
 /* soft_call.c - the software device's state, and what all calls of the driver table share: how they
  * begin and end, undefined behaviour (strict=on), handles, and contexts. */
+#include "allocator/soft/soft.h"
 #include "allocator/soft/soft_state.h"
 
 #include <stdarg.h>
@@ -16,6 +17,8 @@ soft_state ashlar__soft_state = {
 soft_hooks ashlar__soft_hooks;
 
 _Thread_local bool ashlar__soft_in_host_fn;
+_Thread_local const char *ashlar__soft_mistake;
+const char *_Atomic ashlar__soft_fault_text;
 
 _Thread_local ashlar_driver_fn ashlar__soft_call = ASHLAR_DRIVER_FN_COUNT;
 
@@ -50,6 +53,10 @@ soft_device *ashlar__soft_device_at(cu_device ordinal) {
     return ordinal >= 0 && ordinal < ashlar__soft_state.config.device_count
                ? &ashlar__soft_state.devices[ordinal]
                : NULL;
+}
+
+void ashlar__soft_lose_device(const char *text) {
+    ashlar__soft_mistake = text;
 }
 
 /* ---- strict=on ---- */

@@ -345,6 +345,11 @@ cu_result ashlar__soft_get_error_string(cu_result error, const char **text) {
     if (text == NULL) {
         return CU_INVALID_VALUE;
     }
+    const char *mistake = atomic_load(&ashlar__soft_fault_text);
+    if (error == CU_LAUNCH_FAILED && mistake != NULL) {
+        *text = mistake;
+        return CU_SUCCESS;
+    }
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (texts[i].code == error) {
             *text = texts[i].text;

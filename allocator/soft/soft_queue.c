@@ -156,6 +156,7 @@ static void run_body(const soft_op *op) {
     ASHLAR_CHECK2(!ashlar__lock_is_held(&ashlar__soft_state.lock));
     if (op->kind == SOFT_OP_HOST_FN) {
         ashlar__soft_in_host_fn = true;
+        ashlar__soft_mistake = NULL;
         op->fn(op->user_data);
         ashlar__soft_in_host_fn = false;
     } else if (op->kind == SOFT_OP_COPY && ashlar__soft_state.config.has_touch) {
@@ -185,6 +186,10 @@ static void run_head(soft_stream *stream) {
         ASHLAR_CHECK2(stream->is_busy && stream->head == op && state->running_count > 0);
         state->running_count--;
         stream->is_busy = false;
+        if (op->kind == SOFT_OP_HOST_FN && ashlar__soft_mistake != NULL) {
+            stream->device->fault = CU_LAUNCH_FAILED;
+            atomic_store(&ashlar__soft_fault_text, ashlar__soft_mistake);
+        }
     }
     if (op->point != NULL) {
         ASHLAR_CHECK2(op->point->number == op->number && !op->point->is_done);

@@ -515,6 +515,8 @@ extern soft_hooks ashlar__soft_hooks;
 
 /* True while this thread runs a host function, where CUDA forbids every call to the device. */
 extern _Thread_local bool ashlar__soft_in_host_fn;
+extern _Thread_local const char *ashlar__soft_mistake; /* found in it; NULL: none */
+extern const char *_Atomic ashlar__soft_fault_text;    /* of the last mistake */
 
 /* The call of the driver table that this thread is in, or was in last. ASHLAR_DRIVER_FN_COUNT: a
  * function outside the table. */

@@ -1,4 +1,5 @@
-/* checkpoint.c - saves an arena to a safetensors file, and fills an arena from one. */
+/* checkpoint.c - fills an arena from a file's tensors, found by their names, and saves it. */
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,11 +15,6 @@
 #include "arena/compute/convert.h"
 #include "arena/layout/arena_impl.h"
 
-struct ashlar_checkpoint {
-    ashlar_safetensors *tensors;
-    const char *path; /* owned by `tensors` */
-};
-
 /* The prefix that a tensor's name gets in the file for its part of `region`. NULL: not saved. */
 static const char *prefix_of(ashlar_region region) {
     static const char *const prefixes[] = {
@@ -33,14 +29,32 @@ static const char *prefix_of(ashlar_region region) {
     return prefixes[region];
 }
 
-/* A load, and which of the file's entries it puts into each tensor of each region. */
+/* The regions that exist and that `flags` ask for. Parameters are always asked for. */
+static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
+    unsigned regions = 0;
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const bool is_asked = i == ASHLAR_REGION_PARAMETERS || (flags & ASHLAR_CHECKPOINT_STATE);
+        if (is_asked && prefix_of((ashlar_region)i) != NULL) {
+            regions |= ASHLAR_REGION_BIT(i);
+        }
+    }
+    return regions & ashlar_arena_regions(arena);
+}
+
+enum { MISFIT_BYTES = 480 };
+
+/* One load: the file's tensor for each region and tensor of the arena. */
 typedef struct loading {
     ashlar_arena *arena;
     const ashlar_checkpoint *file;
-    unsigned flags;
-    unsigned regions;                       /* the set to be filled */
+    ashlar_load_options options;
+    unsigned regions;                       /* to be filled */
     size_t count;                           /* tensors of the arena */
-    const ashlar_safetensors_entry **found; /* [REGION_COUNT, count]; NULL: not in the file */
+    const ashlar_checkpoint_tensor **found; /* [REGION_COUNT, count]; NULL: not in the file */
+    bool keeps[ASHLAR_REGION_COUNT];        /* some of the region's tensors keep their values */
+    ashlar_load_report report;
+    ashlar_region missing_region; /* of report.missing.first */
+    char misfit[MISFIT_BYTES];    /* how the first tensor of another shape or type differs */
 } loading;
 
 /* --- pieces of a region --------------------------------------------------------------------- */
@@ -159,149 +173,215 @@ static ashlar_status take_pieces(region_pieces *pieces, const ashlar_arena *aren
                        most);
 }
 
-/* --- the file ------------------------------------------------------------------------------- */
+/* --- which tensor of the arena one of the file is ------------------------------------------- */
 
-static ashlar_status open_file(ashlar_checkpoint *file, const char *path) {
-    ASHLAR_TRY(ashlar__safetensors_open(path, &file->tensors));
-    file->path = ashlar__safetensors_path(file->tensors);
+/* The type of that name; ASHLAR_DTYPE_COUNT: none that an arena has. */
+static ashlar_dtype dtype_of(const char *name) {
+    int i = 0;
+    while (i < ASHLAR_DTYPE_COUNT && strcmp(name, ashlar_dtype_name((ashlar_dtype)i)) != 0) {
+        i++;
+    }
+    return (ashlar_dtype)i;
+}
+
+const char *ashlar__load_name(const ashlar_load_options *o, const char *name,
+                              char room[static ASHLAR_LOAD_NAME_BYTES]) {
+    if (o->map != NULL) {
+        return o->map(o->user, name);
+    }
+    for (size_t i = 0; i < o->rename_count; i++) {
+        const char *key = o->renames[i].key, *value = o->renames[i].value;
+        const size_t bytes = strlen(key);
+        const bool is_prefix = bytes == 0 || key[bytes - 1] == '.';
+        if (is_prefix ? strncmp(name, key, bytes) == 0 : strcmp(name, key) == 0) {
+            (void)snprintf(room, ASHLAR_LOAD_NAME_BYTES, "%s%s", value != NULL ? value : "",
+                           name + bytes);
+            return value != NULL ? room : NULL;
+        }
+    }
+    return name;
+}
+
+static void note(ashlar_load_count *kind, const char *name) {
+    kind->first = kind->count++ == 0 ? name : kind->first;
+}
+
+/* Append to a text, as far as it has room. */
+static void append(char text[static MISFIT_BYTES], const char *format, ...) ASHLAR_PRINTF(2, 3);
+static void append(char text[static MISFIT_BYTES], const char *format, ...) {
+    const size_t at = strlen(text);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text + at, MISFIT_BYTES - at, format, args);
+    va_end(args);
+}
+
+/* Append a type and a shape like this: "F32 [2, 3]". */
+static void append_shape(char text[static MISFIT_BYTES], const char *dtype, size_t rank,
+                         const size_t *shape) {
+    append(text, "%.40s [", dtype);
+    for (size_t i = 0; i < rank; i++) {
+        append(text, "%s%zu", i > 0 ? ", " : "", shape[i]);
+    }
+    append(text, "]");
+}
+
+/* Whether a load fills a tensor's part of a region. */
+static bool has_place(const loading *l, ashlar_region region, const ashlar_tensor_info *info) {
+    return (l->regions & ASHLAR_REGION_BIT(region)) != 0 &&
+           ashlar__layout_has(ashlar__region_layout(region), info->dtype);
+}
+
+/* Note that a tensor of the file is for this part of a region. */
+static ashlar_status take_place(loading *l, const ashlar_checkpoint_tensor *from,
+                                ashlar_region region, size_t tensor) {
+    const ashlar_checkpoint_tensor **place = &l->found[region * l->count + tensor];
+    ashlar_tensor_info info;
+    ashlar_arena_tensor(l->arena, tensor, &info);
+    if (has_place(l, region, &info)) {
+        ASHLAR_FAIL_IF(*place != NULL, ASHLAR_EINVAL,
+                       "%s: '%s' and '%s' are both mapped to '%s'; leave out one of them",
+                       ashlar__safetensors_path(l->file), (*place)->name, from->name, info.name);
+        *place = from;
+    } else if ((l->options.flags & ASHLAR_CHECKPOINT_STATE) != 0) {
+        note(&l->report.left_over, from->name);
+    }
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_checkpoint_open(const char *path, ashlar_checkpoint **out) {
-    ashlar_checkpoint *file;
-    ASHLAR_HOST_NEW(file, 1, "no host memory to read %s", path);
-    ASHLAR_HAND_OUT(open_file(file, path), file, ashlar_checkpoint_close, out);
-}
-
-void ashlar_checkpoint_close(ashlar_checkpoint *file) {
-    if (file != NULL) {
-        ashlar__safetensors_close(file->tensors);
-        ashlar__host_free(file);
-    }
-}
-
-const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char *key) {
-    return ashlar__safetensors_metadata(file->tensors, key);
-}
-
-/* ---- which tensor an entry holds ---- */
-
-/* Find the tensor and the region that a name in the file stands for. False: neither exists. A name
- * that could mean two regions means the parameters. */
-static bool resolve(const ashlar_arena *arena, const char *name, ashlar_region *region,
-                    size_t *tensor) {
+/* Find the place that a tensor of the file has by its name. A name that could mean two regions
+ * means the parameters. */
+static ashlar_status take_tensor(loading *l, const ashlar_checkpoint_tensor *from) {
+    char room[ASHLAR_LOAD_NAME_BYTES];
+    bool is_left_out = false;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const char *prefix = prefix_of((ashlar_region)i);
-        if (prefix != NULL && strncmp(name, prefix, strlen(prefix)) == 0 &&
-            ashlar_arena_find(arena, name + strlen(prefix), tensor) == ASHLAR_OK) {
-            *region = (ashlar_region)i;
-            return true;
-        }
-    }
-    return false;
-}
-
-enum { SHAPE_BYTES = 256 };
-
-/* Write a type and a shape like this: "F32 [2, 3]". */
-static void print_shape(ashlar_dtype dtype, size_t rank, const size_t *shape,
-                        char text[static SHAPE_BYTES]) {
-    int at = snprintf(text, SHAPE_BYTES, "%s [", ashlar_dtype_name(dtype));
-    for (size_t i = 0; i < rank; i++) {
-        at += snprintf(text + at, (size_t)(SHAPE_BYTES - at), "%s%zu", i > 0 ? ", " : "", shape[i]);
-    }
-    (void)snprintf(text + at, (size_t)(SHAPE_BYTES - at), "]");
-}
-
-_Static_assert(ASHLAR_SAFETENSORS_RANK_MAX * 22 + 16 < SHAPE_BYTES, "every shape can be printed");
-
-static ashlar_status check_entry(const loading *l, ashlar_region region,
-                                 const ashlar_tensor_info *info,
-                                 const ashlar_safetensors_entry *entry) {
-    const ashlar_dtype dtype = ashlar__layout_dtype(info->dtype, ashlar__region_layout(region));
-    const bool may_convert =
-        region == ASHLAR_REGION_PARAMETERS && (l->flags & ASHLAR_CHECKPOINT_CONVERT) != 0;
-    if ((entry->dtype == dtype || may_convert) && entry->rank == info->rank &&
-        memcmp(entry->shape, info->shape, info->rank * sizeof info->shape[0]) == 0) {
-        return ASHLAR_OK;
-    }
-    char got[SHAPE_BYTES], want[SHAPE_BYTES];
-    print_shape(entry->dtype, entry->rank, entry->shape, got);
-    print_shape(dtype, info->rank, info->shape, want);
-    return ashlar__fail(ASHLAR_EFORMAT, "%s: tensor '%s' is %s there, and %s in this model",
-                        l->file->path, entry->name, got, want);
-}
-
-/* Enter an entry of the file in l->found, if its region is to be filled. Refuse one that belongs to
- * no tensor or, with ASHLAR_CHECKPOINT_STATE, to a region that the arena lacks. */
-static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entry) {
-    ashlar_region region = ASHLAR_REGION_PARAMETERS;
-    size_t tensor = 0;
-    ashlar_tensor_info info;
-    if (!resolve(l->arena, entry->name, &region, &tensor)) {
-        return ashlar__fail(ASHLAR_EFORMAT, "%s: tensor '%s' is none of this model's",
-                            l->file->path, entry->name);
-    }
-    ashlar_arena_tensor(l->arena, tensor, &info);
-    const bool is_wanted = (l->regions & ASHLAR_REGION_BIT(region)) != 0 &&
-                           ashlar__layout_has(ashlar__region_layout(region), info.dtype);
-    if (is_wanted) {
-        ASHLAR_CHECK2(l->found[region * l->count + tensor] == NULL); /* a file has each name once */
-        l->found[region * l->count + tensor] = entry;
-        return check_entry(l, region, &info, entry);
-    }
-    return (l->flags & ASHLAR_CHECKPOINT_STATE) == 0
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_EFORMAT,
-                              "%s: tensor '%s' is the state of another optimizer than this one",
-                              l->file->path, entry->name);
-}
-
-static ashlar_status check_complete(const loading *l) {
-    for (unsigned region = 0; region < ASHLAR_REGION_COUNT; region++) {
-        if ((l->regions & ASHLAR_REGION_BIT(region)) == 0 || region == ASHLAR_REGION_MASTER) {
-            continue;
-        }
-        for (size_t i = 0; i < l->count; i++) {
-            ashlar_tensor_info info;
-            ashlar_arena_tensor(l->arena, i, &info);
-            if (l->found[region * l->count + i] == NULL) {
-                return ashlar__fail(
-                    ASHLAR_EFORMAT, "%s: tensor '%s%s' is not in the file%s", l->file->path,
-                    prefix_of((ashlar_region)region), info.name,
-                    region == ASHLAR_REGION_PARAMETERS
-                        ? ""
-                        : "; to go on training, it must hold the optimizer's state");
+        if (prefix != NULL && strncmp(from->name, prefix, strlen(prefix)) == 0) {
+            size_t tensor = 0;
+            const char *name = ashlar__load_name(&l->options, from->name + strlen(prefix), room);
+            if (name != NULL && ashlar_arena_find(l->arena, name, &tensor) == ASHLAR_OK) {
+                return take_place(l, from, (ashlar_region)i, tensor);
             }
+            is_left_out = is_left_out || name == NULL;
         }
+    }
+    if (!is_left_out) {
+        note(&l->report.left_over, from->name);
     }
     return ASHLAR_OK;
 }
 
-static ashlar_status check_tensors(loading *l) {
-    for (size_t i = 0; i < ashlar__safetensors_count(l->file->tensors); i++) {
-        ASHLAR_TRY(take_entry(l, ashlar__safetensors_at(l->file->tensors, i)));
+/* Why a tensor of the file, or none, does not fit: the count of those like it; NULL: it fits. */
+static ashlar_load_count *misfit_of(loading *l, const ashlar_checkpoint_tensor *from,
+                                    ashlar_region region, const ashlar_tensor_info *info,
+                                    ashlar_dtype dtype) {
+    if (from == NULL) {
+        return &l->report.missing;
     }
-    return check_complete(l);
+    if (from->rank != info->rank ||
+        memcmp(from->shape, info->shape, info->rank * sizeof info->shape[0]) != 0) {
+        return &l->report.other_shape;
+    }
+    const ashlar_dtype has = dtype_of(from->dtype);
+    const bool may_convert = region == ASHLAR_REGION_PARAMETERS && has != ASHLAR_DTYPE_COUNT;
+    l->report.converted += has != dtype && may_convert;
+    return has == dtype || may_convert ? NULL : &l->report.other_type;
+}
+
+/* Decide whether a tensor's part of a region is filled, or keeps its values. The parameters are
+ * settled first: a master is made of its parameter, or kept with it. */
+static void settle(loading *l, ashlar_region region, size_t tensor) {
+    ashlar_tensor_info info;
+    const ashlar_checkpoint_tensor **place = &l->found[region * l->count + tensor], *from = *place;
+    const bool has_parameter = l->found[ASHLAR_REGION_PARAMETERS * l->count + tensor] != NULL;
+    ashlar_arena_tensor(l->arena, tensor, &info);
+    if (!has_place(l, region, &info)) {
+        return;
+    }
+    if (region == ASHLAR_REGION_MASTER && (from == NULL || !has_parameter)) {
+        *place = NULL;
+        l->keeps[region] = l->keeps[region] || !has_parameter;
+        return;
+    }
+    const ashlar_dtype dtype = ashlar__layout_dtype(info.dtype, ashlar__region_layout(region));
+    ashlar_load_count *kind = misfit_of(l, from, region, &info, dtype);
+    if (kind == NULL) {
+        l->report.loaded++;
+        return;
+    }
+    *place = NULL;
+    l->keeps[region] = true;
+    note(kind, from != NULL ? from->name : info.name);
+    if (from == NULL && kind->count == 1) {
+        l->missing_region = region;
+    } else if (from != NULL && l->misfit[0] == '\0') {
+        append(l->misfit, "; '%.80s' is ", from->name);
+        append_shape(l->misfit, from->dtype, from->rank, from->shape);
+        append(l->misfit, " there, and ");
+        append_shape(l->misfit, ashlar_dtype_name(dtype), info.rank, info.shape);
+        append(l->misfit, " in this model");
+    }
+}
+
+/* Fail if something does not fit, and say what. */
+static ashlar_status check_fit(const loading *l) {
+    const struct {
+        const char *text, *prefix;
+        ashlar_load_count kind;
+    } kinds[] = {
+        {"not in the file", prefix_of(l->missing_region), l->report.missing},
+        {"not of this model", "", l->report.left_over},
+        {"of another shape", "", l->report.other_shape},
+        {"of another type", "", l->report.other_type},
+    };
+    char text[MISFIT_BYTES] = "";
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (kinds[i].kind.count > 0) {
+            append(text, "%s%s: '%s%.80s'", text[0] != '\0' ? "; " : "", kinds[i].text,
+                   kinds[i].prefix, kinds[i].kind.first);
+        }
+        if (kinds[i].kind.count > 1) {
+            append(text, " and %zu more", kinds[i].kind.count - 1);
+        }
+    }
+    ASHLAR_FAIL_IF(text[0] != '\0', ASHLAR_EFORMAT, "%s: %s%s; %s",
+                   ashlar__safetensors_path(l->file), text, l->misfit,
+                   (l->options.flags & ASHLAR_CHECKPOINT_STATE) != 0
+                       ? "to go on training, it must hold the optimizer's state"
+                       : "rename or leave out tensors, or load a part");
+    return ASHLAR_OK;
+}
+
+static ashlar_status find_tensors(loading *l) {
+    for (size_t i = 0; i < ashlar_checkpoint_count(l->file); i++) {
+        ASHLAR_TRY(take_tensor(l, ashlar_checkpoint_at(l->file, i)));
+    }
+    for (unsigned region = 0; region < ASHLAR_REGION_COUNT; region++) {
+        for (size_t i = 0; i < l->count; i++) {
+            settle(l, (ashlar_region)region, i);
+        }
+    }
+    return ASHLAR_OK;
 }
 
 /* --- filling -------------------------------------------------------------------------------- */
 
-/* Read `count` of an entry's elements, from `first` on, as elements of `dtype`. */
-static ashlar_status read_elements(const ashlar_safetensors *file,
-                                   const ashlar_safetensors_entry *entry, size_t first,
-                                   size_t count, ashlar_dtype dtype, char *to) {
+/* Read `count` of a tensor's elements, from `first` on, as elements of `dtype`. */
+static ashlar_status read_elements(const ashlar_checkpoint *file,
+                                   const ashlar_checkpoint_tensor *from, size_t first, size_t count,
+                                   ashlar_dtype dtype, char *to) {
     enum { PIECE = 2048 };
-    double piece[PIECE]; /* wide enough for elements of each type */
-    const size_t from_bytes = ashlar_dtype_bytes(entry->dtype), bytes = ashlar_dtype_bytes(dtype);
-    if (entry->dtype == dtype) {
-        return ashlar__safetensors_read(file, entry, first * bytes, count * bytes, to);
+    double piece[PIECE]; /* of the widest type */
+    const ashlar_dtype has = dtype_of(from->dtype);
+    const size_t from_bytes = ashlar_dtype_bytes(has), bytes = ashlar_dtype_bytes(dtype);
+    if (has == dtype) {
+        return ashlar__safetensors_read(file, from, first * bytes, count * bytes, to);
     }
     for (size_t i = 0; i < count; i += PIECE) {
         const size_t some = count - i < PIECE ? count - i : PIECE;
-        ASHLAR_TRY(ashlar__safetensors_read(file, entry, (first + i) * from_bytes,
-                                            some * from_bytes, piece));
-        ashlar__convert(dtype, to + i * bytes, entry->dtype, piece, some);
+        ASHLAR_TRY(ashlar__safetensors_read(file, from, (first + i) * from_bytes, some * from_bytes,
+                                            piece));
+        ashlar__convert(dtype, to + i * bytes, has, piece, some);
     }
     return ASHLAR_OK;
 }
@@ -331,14 +411,13 @@ static ashlar_status gather_tensor(const loading *l, size_t i, region_part *part
     if (!ashlar__layout_has(layout, info.dtype)) {
         return ASHLAR_OK;
     }
-    const ashlar_safetensors_entry *entry = l->found[part->region * l->count + i];
-    const ashlar_safetensors_entry *parameter = l->found[ASHLAR_REGION_PARAMETERS * l->count + i];
-    /* A master that the file lacks is made from its parameter. */
-    const ashlar_safetensors_entry *from = entry != NULL ? entry : parameter;
+    const ashlar_checkpoint_tensor *from = l->found[part->region * l->count + i];
+    if (from == NULL && part->region == ASHLAR_REGION_MASTER) {
+        from = l->found[ASHLAR_REGION_PARAMETERS * l->count + i];
+    }
     const ashlar_dtype dtype = ashlar__layout_dtype(info.dtype, layout);
     const size_t item = ashlar_dtype_bytes(dtype), at = info.offset[layout];
     const size_t past = at + info.elements * item, to = past < part->end ? past : part->end;
-    ASHLAR_CHECK2(from != NULL); /* check_complete() has refused a file without it */
     clear_to(part, at);
     if (part->done >= to) {
         return ASHLAR_OK;
@@ -347,7 +426,8 @@ static ashlar_status gather_tensor(const loading *l, size_t i, region_part *part
     const size_t first = (part->done - at) / item, count = (to - part->done) / item;
     char *const image = part->image + (part->done - part->begin);
     part->done = to;
-    return read_elements(l->file->tensors, from, first, count, dtype, image);
+    return from == NULL ? ASHLAR_OK /* the image has its values */
+                        : read_elements(l->file, from, first, count, dtype, image);
 }
 
 /* Build the new contents of a region's bytes [begin, end) in `image`. */
@@ -367,6 +447,10 @@ static ashlar_status fill_region(const loading *l, ashlar_region region, region_
     for (size_t at = 0; at < bytes; at += ASHLAR_PIECE_BYTES) {
         size_t some;
         char *const piece = pieces_buffer(pieces, at, &some);
+        if (l->keeps[region]) {
+            ASHLAR_TRY(fetch(pieces, at / ASHLAR_PIECE_BYTES));
+            ASHLAR_TRY(wait_for_copies(pieces));
+        }
         ASHLAR_TRY(gather(l, region, at, at + some, piece));
         ASHLAR_TRY(pieces_write(pieces, at));
     }
@@ -386,55 +470,46 @@ static ashlar_status fill_regions(const loading *l, ashlar_stream stream) {
     return status == ASHLAR_OK ? ended : status;
 }
 
+static ashlar_status load(loading *l, ashlar_stream stream, ashlar_load_report *report) {
+    ASHLAR_HOST_NEW(l->found, l->count * ASHLAR_REGION_COUNT, "%s: no host memory for %zu tensors",
+                    ashlar__safetensors_path(l->file), l->count);
+    ASHLAR_TRY(find_tensors(l));
+    const bool is_partial = (l->options.flags & ASHLAR_CHECKPOINT_PARTIAL) != 0;
+    const ashlar_status status = is_partial ? ASHLAR_OK : check_fit(l);
+    if (status == ASHLAR_OK) {
+        ASHLAR_TRY(fill_regions(l, stream));
+    }
+    if (report != NULL) {
+        *report = l->report;
+    }
+    return status;
+}
+
 ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoint *file,
-                                     unsigned flags, ashlar_stream stream) {
-    const unsigned all = ASHLAR_CHECKPOINT_STATE | ASHLAR_CHECKPOINT_CONVERT;
-    if (ashlar_arena_regions(arena) == 0 || (flags & ~all) != 0) {
+                                     const ashlar_load_options *options, ashlar_stream stream,
+                                     ashlar_load_report *report) {
+    loading l = {
+        .arena = arena,
+        .file = file,
+        .options = ASHLAR_OR_ZERO(ashlar_load_options, options),
+        .count = ashlar_arena_tensor_count(arena),
+    };
+    const unsigned all = ASHLAR_CHECKPOINT_STATE | ASHLAR_CHECKPOINT_PARTIAL;
+    if (ashlar_arena_regions(arena) == 0 || (l.options.flags & ~all) != 0) {
         return ashlar__fail(ASHLAR_EINVAL, "checkpoint: %s",
                             ashlar_arena_regions(arena) == 0 ? "the arena is not committed"
                                                              : "no flags for a load");
     }
-    const unsigned weights =
-        ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS) | ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER);
-    const unsigned moments =
-        ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) | ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2);
-    loading l = {
-        .arena = arena,
-        .file = file,
-        .flags = flags,
-        .regions = ashlar_arena_regions(arena) &
-                   (weights | ((flags & ASHLAR_CHECKPOINT_STATE) != 0 ? moments : 0)),
-        .count = ashlar_arena_tensor_count(arena),
-    };
-    l.found = ashlar__host_calloc(l.count, ASHLAR_REGION_COUNT * sizeof(void *));
-    if (l.found == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu tensors", file->path,
-                            l.count);
-    }
-    ashlar_status status = check_tensors(&l);
-    ASHLAR_THEN(status, fill_regions(&l, stream));
+    l.regions = saved_regions(arena, l.options.flags) |
+                (ashlar_arena_regions(arena) & ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER));
+    const ashlar_status status = load(&l, stream, report);
     ashlar__host_free(l.found);
     return status;
 }
 
 /* --- saving --------------------------------------------------------------------------------- */
 
-_Static_assert((int)ASHLAR_RANK_MAX <= (int)ASHLAR_SAFETENSORS_RANK_MAX,
-               "every tensor can be written");
-
-/* The regions that exist and that `flags` ask for. Parameters are always asked for. */
-static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
-    unsigned regions = 0;
-    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        const bool is_asked = i == ASHLAR_REGION_PARAMETERS || (flags & ASHLAR_CHECKPOINT_STATE);
-        if (is_asked && prefix_of((ashlar_region)i) != NULL) {
-            regions |= ASHLAR_REGION_BIT(i);
-        }
-    }
-    return regions & ashlar_arena_regions(arena);
-}
-
-/* A save: the regions, and the entry of each tensor in each of them. */
+/* One save: the regions, and a description of each tensor in them. */
 typedef struct saving {
     const ashlar_arena *arena;
     char *regions[ASHLAR_REGION_COUNT]; /* device; NULL: not saved */

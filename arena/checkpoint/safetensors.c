@@ -17,22 +17,49 @@
 
 enum { LENGTH_BYTES = 8 };
 
-ashlar_status ashlar__safetensors_entry_bytes(const ashlar_safetensors_entry *entry, size_t *out) {
-    size_t bytes = ashlar_dtype_bytes(entry->dtype);
-    ASHLAR_FAIL_IF(bytes == 0 || entry->rank > ASHLAR_SAFETENSORS_RANK_MAX, ASHLAR_EINVAL,
+/* The format's types, and the bits of an element. */
+static const struct {
+    const char *name;
+    size_t bits;
+} types[] = {
+    {"BOOL", 8},        {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
+    {"I8", 8},          {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+    {"F8_E5M2FNUZ", 8}, {"I16", 16},    {"U16", 16},    {"F16", 16},    {"BF16", 16},
+    {"I32", 32},        {"U32", 32},    {"F32", 32},    {"C64", 64},    {"F64", 64},
+    {"I64", 64},        {"U64", 64},
+};
+
+/* The bits of an element; 0: the type is none of the format's. */
+static size_t bits_of(const char *dtype) {
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        if (strcmp(types[i].name, dtype) == 0) {
+            return types[i].bits;
+        }
+    }
+    return 0;
+}
+
+/* Compute the bytes of a tensor's elements, whole ones. False: they do not fit in size_t, or the
+ * last byte would not be full. */
+static bool count_bytes(size_t bits, size_t rank, const size_t *shape, size_t *out) {
+    size_t elements = 1, all = 0;
+    for (size_t i = 0; i < rank; i++) {
+        if (!ashlar__mul(elements, shape[i], &elements)) {
+            return false;
+        }
+    }
+    const bool fits = ashlar__mul(elements, bits, &all) && all % 8 == 0;
+    *out = all / 8;
+    return fits;
+}
+
+static ashlar_status entry_bytes(const ashlar_safetensors_entry *entry, size_t *out) {
+    const size_t bits = 8 * ashlar_dtype_bytes(entry->dtype);
+    ASHLAR_FAIL_IF(bits == 0 || entry->rank > ASHLAR_RANK_MAX, ASHLAR_EINVAL,
                    "tensor '%s': type %d, rank %zu; the rank is at most %d", entry->name,
-                   (int)entry->dtype, entry->rank, ASHLAR_SAFETENSORS_RANK_MAX);
-    bool has_zero = false;
-    for (size_t i = 0; i < entry->rank; i++) {
-        has_zero = has_zero || entry->shape[i] == 0;
-    }
-    /* Multiply on even if a dimension is 0: the strides of [2^40, 2^40, 0] do not fit in size_t. */
-    for (size_t i = 0; i < entry->rank; i++) {
-        ASHLAR_FAIL_IF(entry->shape[i] != 0 && !ashlar__mul(bytes, entry->shape[i], &bytes),
-                       ASHLAR_EOVERFLOW, "tensor '%s': its shape does not fit in memory",
-                       entry->name);
-    }
-    *out = has_zero ? 0 : bytes;
+                   (int)entry->dtype, entry->rank, ASHLAR_RANK_MAX);
+    ASHLAR_FAIL_IF(!count_bytes(bits, entry->rank, entry->shape, out), ASHLAR_EOVERFLOW,
+                   "tensor '%s': its shape does not fit in memory", entry->name);
     return ASHLAR_OK;
 }
 
@@ -114,7 +141,7 @@ static ashlar_status put_entry(ashlar_json_writer *json, const ashlar_safetensor
                                size_t *begin) {
     size_t bytes;
     size_t end;
-    ASHLAR_TRY(ashlar__safetensors_entry_bytes(entry, &bytes));
+    ASHLAR_TRY(entry_bytes(entry, &bytes));
     ASHLAR_FAIL_IF(bytes > 0 && entry->data == NULL, ASHLAR_EINVAL,
                    "tensor '%s': no data; give %zu bytes", entry->name, bytes);
     ASHLAR_FAIL_IF(!ashlar__add(*begin, bytes, &end), ASHLAR_EOVERFLOW,
@@ -180,7 +207,7 @@ static ashlar_status write_header(ashlar_file_buffer *file, const char *text, si
 static ashlar_status write_elements(ashlar_file_buffer *file, const ashlar_safetensors_entry *entry,
                                     const ashlar_safetensors_source *source) {
     size_t bytes, some = 0;
-    ASHLAR_TRY(ashlar__safetensors_entry_bytes(entry, &bytes));
+    ASHLAR_TRY(entry_bytes(entry, &bytes));
     for (size_t first = 0; first < bytes; first += some) {
         const char *at = entry->data;
         some = bytes;
@@ -231,60 +258,45 @@ ashlar_status ashlar__safetensors_write(const char *path, const ashlar_safetenso
     return status;
 }
 
-#define X(name, bytes, text) " " text
-static const char dtype_reason[] = "has a dtype that is none of" ASHLAR_DTYPE_MAP(X);
-#undef X
-
-struct ashlar_safetensors {
+struct ashlar_checkpoint {
     char *path;
     int fd;
-    size_t data_at;                    /* where the first tensor's elements begin in the file */
-    char *header;                      /* its text; all names, keys and values point into it */
-    ashlar_safetensors_entry *entries; /* [count], in the order of the data */
+    char *header;                      /* its text, where all names, keys and texts lie */
+    ashlar_checkpoint_tensor *tensors; /* [count], in the order of the data */
     size_t count;
+    size_t *sizes;                     /* of all shapes, one behind the other */
     ashlar_safetensors_pair *metadata; /* [metadata_count], sorted by key */
     size_t metadata_count;
 };
 
 /*
- * A header being read. It is not parsed into a tree of values, which may take 40 times the memory
- * of their text. Arrays of tensors and metadata pairs take only a few times that memory, so they
- * are allocated at once, for as many as could be written in a text of this length.
+ * A header being read. It is not parsed into a tree, since a tree's values may take 40 times the
+ * memory of their text. The arrays of tensors, sizes and metadata pairs take only a few times the
+ * memory of the text, so they are allocated at once, for the most of them that fit into it.
  */
 typedef struct reading {
-    ashlar_safetensors *file;
+    ashlar_checkpoint *file;
     ashlar_json_scan scan;
     size_t text_bytes;
-    size_t data_bytes; /* the file's bytes behind the header */
+    size_t data_at;    /* behind the header: data_offsets count from here */
+    size_t data_bytes; /* from there to the file's end */
+    size_t sizes;      /* of shapes, read so far */
 } reading;
 
 enum {
     TENSOR_TEXT_MIN = sizeof "'':{'dtype':'','shape':[],'data_offsets':[0,0]}" - 1,
+    SIZE_TEXT_MIN = sizeof "1," - 1,
     PAIR_TEXT_MIN = sizeof "'':''," - 1,
 };
 
 static ashlar_status fail_format(const char *path, const char *name, const char *reason) {
-    return ashlar__fail(ASHLAR_EFORMAT, "%s: '%s' %s; ashlar cannot use this file, write it anew",
-                        path, name, reason);
+    return ashlar__fail(ASHLAR_EFORMAT, "%s: '%s' %s; the file is damaged, write it anew", path,
+                        name, reason);
 }
 
 /* --- one tensor ----------------------------------------------------------------------------- */
 
-static bool parse_dtype(const ashlar_json *value, ashlar_dtype *out) {
-    if (value->kind != ASHLAR_JSON_STRING) {
-        return false;
-    }
-    for (unsigned int i = 0; i < ASHLAR_DTYPE_COUNT; i++) {
-        const char *name = ashlar_dtype_name((ashlar_dtype)i);
-        if (value->count == strlen(name) && memcmp(value->text, name, value->count) == 0) {
-            *out = (ashlar_dtype)i;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Return `status`, that of a JSON function; to a failure's text add the file. */
+/* Pass on a failure to read the header's JSON. */
 static ashlar_status check_json(const reading *r, ashlar_status status) {
     return status == ASHLAR_OK ? status
                                : ashlar__fail(status, "%s: %s; give a whole safetensors file",
@@ -319,29 +331,48 @@ static bool has_text_key(const ashlar_json *member) {
     return strlen(member->key) == member->key_bytes;
 }
 
-/* Read the value of one of a tensor's keys. data_offsets go to `span`. */
-static ashlar_status read_field(reading *r, const ashlar_json *field,
-                                ashlar_safetensors_entry *entry, size_t span[static 2]) {
-    static const char where[] = "has data_offsets outside the file";
+static bool is_text(const ashlar_json *value) {
+    return value->kind == ASHLAR_JSON_STRING && strlen(value->text) == value->count;
+}
+
+/* Read the value of one of a tensor's keys. span: begin and end in the data. */
+static ashlar_status read_span(reading *r, const char *name, const ashlar_json *value,
+                               size_t span[static 2]) {
+    static const char what[] = "has data_offsets that are no begin and end";
     size_t count;
+    ASHLAR_TRY(read_sizes(r, name, value, 2, span, &count, what));
+    if (count != 2 || span[0] > span[1]) {
+        return fail_format(r->file->path, name, what);
+    }
+    ASHLAR_FAIL_IF(span[1] > r->data_bytes, ASHLAR_EFORMAT,
+                   "%s: ends %zu bytes before its tensor '%s' does; it was cut short, copy it anew",
+                   r->file->path, span[1] - r->data_bytes, name);
+    return ASHLAR_OK;
+}
+
+/* Read the value of one of a tensor's keys. span: begin and end in the data. */
+static ashlar_status read_field(reading *r, const ashlar_json *field,
+                                ashlar_checkpoint_tensor *tensor, size_t span[static 2]) {
     if (strcmp(field->key, "dtype") == 0) {
-        return parse_dtype(field, &entry->dtype)
+        tensor->dtype = field->text;
+        return is_text(field) && field->count > 0
                    ? ASHLAR_OK
-                   : fail_format(r->file->path, entry->name, dtype_reason);
+                   : fail_format(r->file->path, tensor->name, "has a dtype that is no name");
     }
     if (strcmp(field->key, "shape") == 0) {
-        return read_sizes(r, entry->name, field, ASHLAR_SAFETENSORS_RANK_MAX, entry->shape,
-                          &entry->rank, "has a shape of too high a rank or not of sizes");
+        size_t *const shape = r->file->sizes + r->sizes;
+        tensor->shape = shape;
+        ASHLAR_TRY(read_sizes(r, tensor->name, field, r->text_bytes / SIZE_TEXT_MIN - r->sizes,
+                              shape, &tensor->rank, "has a shape that is no list of sizes"));
+        r->sizes += tensor->rank;
+        return ASHLAR_OK;
     }
-    ASHLAR_TRY(read_sizes(r, entry->name, field, 2, span, &count, where));
-    return count == 2 && span[0] <= span[1] && span[1] <= r->data_bytes
-               ? ASHLAR_OK
-               : fail_format(r->file->path, entry->name, where);
+    return read_span(r, tensor->name, field, span);
 }
 
 /* Read the three keys of a tensor, each once, in any order. */
 static ashlar_status read_fields(reading *r, const ashlar_json *member,
-                                 ashlar_safetensors_entry *entry, size_t span[static 2]) {
+                                 ashlar_checkpoint_tensor *tensor, size_t span[static 2]) {
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
     enum { KEYS = sizeof keys / sizeof keys[0], ALL = (1 << KEYS) - 1 };
     unsigned seen = 0;
@@ -361,48 +392,44 @@ static ashlar_status read_fields(reading *r, const ashlar_json *member,
             break;
         }
         seen |= 1u << i;
-        ASHLAR_TRY(read_field(r, &field, entry, span));
+        ASHLAR_TRY(read_field(r, &field, tensor, span));
     }
     return seen == ALL ? ASHLAR_OK
-                       : fail_format(r->file->path, entry->name,
+                       : fail_format(r->file->path, tensor->name,
                                      "is not described by dtype, shape and data_offsets");
 }
 
-static ashlar_status read_entry(reading *r, const ashlar_json *member) {
-    ashlar_safetensors_entry *entry = &r->file->entries[r->file->count];
+static ashlar_status read_tensor(reading *r, const ashlar_json *member) {
+    ashlar_checkpoint_tensor *tensor = &r->file->tensors[r->file->count];
     size_t span[2] = {0, 0}, bytes = 0;
     ASHLAR_ASSERT(r->file->count <= r->text_bytes / TENSOR_TEXT_MIN);
-    entry->name = member->key;
+    tensor->name = member->key;
     if (!has_text_key(member)) {
-        return fail_format(r->file->path, entry->name, "has a byte 0 in its name");
+        return fail_format(r->file->path, tensor->name, "has a byte 0 in its name");
     }
-    ASHLAR_TRY(read_fields(r, member, entry, span));
-    if (ashlar__safetensors_entry_bytes(entry, &bytes) != ASHLAR_OK || bytes != span[1] - span[0]) {
-        return fail_format(r->file->path, entry->name,
+    ASHLAR_TRY(read_fields(r, member, tensor, span));
+    tensor->offset = r->data_at + span[0];
+    tensor->bytes = span[1] - span[0];
+    const size_t bits = bits_of(tensor->dtype);
+    if (bits != 0 &&
+        (!count_bytes(bits, tensor->rank, tensor->shape, &bytes) || bytes != tensor->bytes)) {
+        return fail_format(r->file->path, tensor->name,
                            "has a shape that does not match its data_offsets");
     }
-    entry->offset = span[0];
     r->file->count++;
     return ASHLAR_OK;
 }
 
 /* --- the whole header ----------------------------------------------------------------------- */
 
+/* An empty tensor begins where the next one does, and sorts before it. */
 static int compare_places(const void *a, const void *b) {
-    const ashlar_safetensors_entry *x = a;
-    const ashlar_safetensors_entry *y = b;
-    if (x->offset != y->offset) {
-        return x->offset < y->offset ? -1 : 1;
-    }
-    /* An empty tensor begins where the next one does, and must sort before it. */
-    size_t x_bytes = 0;
-    size_t y_bytes = 0;
-    (void)!ashlar__safetensors_entry_bytes(x, &x_bytes); /* both are checked already */
-    (void)!ashlar__safetensors_entry_bytes(y, &y_bytes);
-    if (x_bytes != y_bytes) {
-        return x_bytes < y_bytes ? -1 : 1;
-    }
-    return strcmp(x->name, y->name);
+    const ashlar_checkpoint_tensor *x = a;
+    const ashlar_checkpoint_tensor *y = b;
+    const size_t x_end = x->offset + x->bytes, y_end = y->offset + y->bytes;
+    return x->offset != y->offset ? (x->offset < y->offset ? -1 : 1)
+           : x_end != y_end       ? (x_end < y_end ? -1 : 1)
+                                  : strcmp(x->name, y->name);
 }
 
 static int compare_pairs(const void *a, const void *b) {
@@ -412,42 +439,41 @@ static int compare_pairs(const void *a, const void *b) {
 
 /* Sort the tensors by their data, and check that they cover all of it without hole or overlap. */
 static ashlar_status check_cover(const reading *r) {
-    ashlar_safetensors *file = r->file;
-    qsort(file->entries, file->count, sizeof *file->entries, compare_places);
-    size_t end = 0;
+    ashlar_checkpoint *file = r->file;
+    size_t end = r->data_at;
+    qsort(file->tensors, file->count, sizeof *file->tensors, compare_places);
     for (size_t i = 0; i < file->count; i++) {
-        const ashlar_safetensors_entry *entry = &file->entries[i];
-        size_t bytes;
-        ASHLAR_TRY(ashlar__safetensors_entry_bytes(entry, &bytes));
-        if (entry->offset != end) {
-            return fail_format(file->path, entry->name, "does not begin where the last ended");
+        const ashlar_checkpoint_tensor *tensor = &file->tensors[i];
+        if (tensor->offset != end) {
+            return fail_format(file->path, tensor->name,
+                               tensor->offset < end ? "overlaps the tensor before it"
+                                                    : "has a hole before it");
         }
-        end += bytes;
+        end += tensor->bytes;
     }
-    if (end != r->data_bytes) {
-        return ashlar__fail(ASHLAR_EFORMAT,
-                            "%s: %zu bytes of data, %zu described; the file is damaged, write it "
-                            "anew",
-                            file->path, r->data_bytes, end);
-    }
+    ASHLAR_FAIL_IF(end != r->data_at + r->data_bytes, ASHLAR_EFORMAT,
+                   "%s: %zu bytes of data, %zu described; the file is damaged, write it anew",
+                   file->path, r->data_bytes, end - r->data_at);
     return ASHLAR_OK;
 }
 
 static ashlar_status check_unique(const reading *r) {
-    const ashlar_safetensors *file = r->file;
+    const ashlar_checkpoint *file = r->file;
     const char **names;
     ASHLAR_HOST_NEW(names, file->count + 1, "%s: no host memory for %zu tensors", file->path,
                     file->count);
     for (size_t i = 0; i < file->count; i++) {
-        names[i] = file->entries[i].name;
+        names[i] = file->tensors[i].name;
     }
     const char *twice = find_twice(names, file->count);
     ashlar__host_free(names);
-    return twice == NULL ? ASHLAR_OK : fail_format(file->path, twice, "is there twice");
+    ASHLAR_FAIL_IF(twice != NULL, ASHLAR_EFORMAT,
+                   "%s: duplicate key '%s'; give each tensor its own name", file->path, twice);
+    return ASHLAR_OK;
 }
 
 static ashlar_status read_pairs(reading *r, const ashlar_json *metadata) {
-    ashlar_safetensors *file = r->file;
+    ashlar_checkpoint *file = r->file;
     for (;;) {
         ashlar_json item;
         bool is_there;
@@ -455,8 +481,7 @@ static ashlar_status read_pairs(reading *r, const ashlar_json *metadata) {
         if (!is_there) {
             return ASHLAR_OK;
         }
-        if (item.kind != ASHLAR_JSON_STRING || strlen(item.text) != item.count ||
-            !has_text_key(&item)) {
+        if (!is_text(&item) || !has_text_key(&item)) {
             return fail_format(file->path, item.key, "is metadata other than text");
         }
         ASHLAR_ASSERT(file->metadata_count <= r->text_bytes / PAIR_TEXT_MIN);
@@ -465,7 +490,10 @@ static ashlar_status read_pairs(reading *r, const ashlar_json *metadata) {
 }
 
 static ashlar_status read_metadata(reading *r, const ashlar_json *metadata) {
-    ashlar_safetensors *file = r->file;
+    ashlar_checkpoint *file = r->file;
+    if (metadata->kind == ASHLAR_JSON_NULL) { /* as good as absent */
+        return ASHLAR_OK;
+    }
     if (file->metadata != NULL || metadata->kind != ASHLAR_JSON_OBJECT) {
         return fail_format(file->path, metadata->key, "is not one object");
     }
@@ -475,7 +503,8 @@ static ashlar_status read_metadata(reading *r, const ashlar_json *metadata) {
     qsort(file->metadata, file->metadata_count, sizeof *file->metadata, compare_pairs);
     for (size_t i = 1; i < file->metadata_count; i++) {
         if (strcmp(file->metadata[i - 1].key, file->metadata[i].key) == 0) {
-            return fail_format(file->path, file->metadata[i].key, "is metadata given twice");
+            return fail_format(file->path, file->metadata[i].key,
+                               "is a duplicate key of the metadata");
         }
     }
     return ASHLAR_OK;
@@ -492,14 +521,32 @@ static ashlar_status read_members(reading *r, const ashlar_json *header) {
         if (is_there) {
             const bool is_metadata =
                 has_text_key(&member) && strcmp(member.key, "__metadata__") == 0;
-            ASHLAR_TRY(is_metadata ? read_metadata(r, &member) : read_entry(r, &member));
+            ASHLAR_TRY(is_metadata ? read_metadata(r, &member) : read_tensor(r, &member));
         }
     }
     return check_json(r, ashlar__json_scan_end(&r->scan));
 }
 
+/* Say why the file cannot be read at all, by its first bytes: a zip file (torch.save() since 2019)
+ * begins with PK, a pickle (before) with byte 0x80 and its version. */
+static ashlar_status fail_length(const char *path, const unsigned char *first, bool is_long) {
+    const bool is_torch =
+        memcmp(first, "PK\3\4", 4) == 0 || (first[0] == 0x80 && first[1] >= 2 && first[1] <= 5);
+    return is_torch
+               ? ashlar__fail(ASHLAR_EFORMAT,
+                              "%s: a zip or pickle file, such as torch.save() writes; convert it: "
+                              "python3 -c \"import torch, safetensors.torch as s; "
+                              "s.save_file(torch.load('%s', weights_only=True), "
+                              "'%s.safetensors')\"",
+                              path, path, path)
+               : ashlar__fail(ASHLAR_EFORMAT,
+                              "%s: a header longer than the %s; the file was cut short, or is no "
+                              "safetensors file",
+                              path, is_long ? "format allows" : "file");
+}
+
 /* Read the file's first bytes: the header's length and the header. */
-static ashlar_status take_header(ashlar_safetensors *file, size_t bytes, size_t *text_bytes) {
+static ashlar_status take_header(ashlar_checkpoint *file, size_t bytes, size_t *text_bytes) {
     unsigned char little[LENGTH_BYTES];
     uint64_t length = 0;
     if (bytes < LENGTH_BYTES) {
@@ -510,14 +557,14 @@ static ashlar_status take_header(ashlar_safetensors *file, size_t bytes, size_t 
         length |= (uint64_t)little[i] << (8 * i);
     }
     if (length > bytes - LENGTH_BYTES || length > ASHLAR_SAFETENSORS_HEADER_MAX) {
-        return fail_format(file->path, "header", "is longer than the file or the format allows");
+        return fail_length(file->path, little, length <= bytes - LENGTH_BYTES);
     }
     ASHLAR_HOST_NEW(file->header, length + 1, "%s: no host memory for its header", file->path);
     *text_bytes = length;
     return ashlar__file_read_at(file->fd, file->path, LENGTH_BYTES, file->header, length);
 }
 
-static ashlar_status open_file(ashlar_safetensors *file, const char *path) {
+static ashlar_status open_file(ashlar_checkpoint *file, const char *path) {
     reading r = {.file = file};
     size_t bytes = 0;
     ashlar_json header;
@@ -525,27 +572,29 @@ static ashlar_status open_file(ashlar_safetensors *file, const char *path) {
     memcpy(file->path, path, strlen(path));
     ASHLAR_TRY(ashlar__file_open(path, &file->fd, &bytes));
     ASHLAR_TRY(take_header(file, bytes, &r.text_bytes));
-    file->data_at = LENGTH_BYTES + r.text_bytes;
-    r.data_bytes = bytes - file->data_at;
-    ASHLAR_HOST_NEW(file->entries, r.text_bytes / TENSOR_TEXT_MIN + 1,
+    r.data_at = LENGTH_BYTES + r.text_bytes;
+    r.data_bytes = bytes - r.data_at;
+    ASHLAR_HOST_NEW(file->tensors, r.text_bytes / TENSOR_TEXT_MIN + 1,
                     "%s: no host memory for its tensors", path);
+    ASHLAR_HOST_NEW(file->sizes, r.text_bytes / SIZE_TEXT_MIN + 1,
+                    "%s: no host memory for its shapes", path);
     ASHLAR_TRY(
         check_json(&r, ashlar__json_scan_begin(&r.scan, file->header, r.text_bytes, &header)));
     ASHLAR_TRY(read_members(&r, &header));
-    ASHLAR_TRY(check_cover(&r));
-    return check_unique(&r);
+    ASHLAR_TRY(check_unique(&r));
+    return check_cover(&r);
 }
 
 /* --- the interface -------------------------------------------------------------------------- */
 
-ashlar_status ashlar__safetensors_open(const char *path, ashlar_safetensors **out) {
-    ashlar_safetensors *file;
+ashlar_status ashlar_checkpoint_open(const char *path, ashlar_checkpoint **out) {
+    ashlar_checkpoint *file;
     ASHLAR_HOST_NEW(file, 1, "no host memory to read %s", path);
     file->fd = -1;
-    ASHLAR_HAND_OUT(open_file(file, path), file, ashlar__safetensors_close, out);
+    ASHLAR_HAND_OUT(open_file(file, path), file, ashlar_checkpoint_close, out);
 }
 
-void ashlar__safetensors_close(ashlar_safetensors *file) {
+void ashlar_checkpoint_close(ashlar_checkpoint *file) {
     if (file == NULL) {
         return;
     }
@@ -554,32 +603,32 @@ void ashlar__safetensors_close(ashlar_safetensors *file) {
     }
     ashlar__host_free(file->path);
     ashlar__host_free(file->header);
-    ashlar__host_free(file->entries);
+    ashlar__host_free(file->tensors);
+    ashlar__host_free(file->sizes);
     ashlar__host_free(file->metadata);
     ashlar__host_free(file);
 }
 
-const char *ashlar__safetensors_path(const ashlar_safetensors *file) {
+const char *ashlar__safetensors_path(const ashlar_checkpoint *file) {
     return file->path;
 }
 
-size_t ashlar__safetensors_count(const ashlar_safetensors *file) {
+size_t ashlar_checkpoint_count(const ashlar_checkpoint *file) {
     return file->count;
 }
 
-const ashlar_safetensors_entry *ashlar__safetensors_at(const ashlar_safetensors *file, size_t i) {
+const ashlar_checkpoint_tensor *ashlar_checkpoint_at(const ashlar_checkpoint *file, size_t i) {
     ASHLAR_ASSERT(i < file->count);
-    return &file->entries[i];
+    return &file->tensors[i];
 }
 
-ashlar_status ashlar__safetensors_read(const ashlar_safetensors *file,
-                                       const ashlar_safetensors_entry *entry, size_t first,
+ashlar_status ashlar__safetensors_read(const ashlar_checkpoint *file,
+                                       const ashlar_checkpoint_tensor *tensor, size_t first,
                                        size_t bytes, void *out) {
-    return ashlar__file_read_at(file->fd, file->path, file->data_at + entry->offset + first, out,
-                                bytes);
+    return ashlar__file_read_at(file->fd, file->path, tensor->offset + first, out, bytes);
 }
 
-const char *ashlar__safetensors_metadata(const ashlar_safetensors *file, const char *key) {
+const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char *key) {
     if (file->metadata == NULL) {
         return NULL;
     }

@@ -8,7 +8,8 @@
  *
  * The reader refuses files in which this does not hold, the tensors being sorted by begin:
  *     begin[0] = 0, begin[i+1] = end[i], end[last] = file bytes - 8 - N, N <= HEADER_MAX
- *     end[i] - begin[i] = product of shape * bytes of dtype
+ *     end[i] - begin[i] = product of shape * bits of dtype / 8, for the dtypes of the format; any
+ *                         other is taken as it is, since a later format may have it
  */
 #ifndef ASHLAR_SAFETENSORS_H
 #define ASHLAR_SAFETENSORS_H
@@ -19,18 +20,18 @@
 #include <ashlar/base.h>
 
 enum {
-    ASHLAR_PIECE_BYTES = 1 << 20, /* bytes that are moved between a device and a file at once */
-    ASHLAR_SAFETENSORS_RANK_MAX = 8,
+    ASHLAR_PIECE_BYTES = 1 << 20, /* that are moved between a device and a file at once */
     ASHLAR_SAFETENSORS_HEADER_MAX = 100000000, /* as in the format's own implementation */
+    ASHLAR_LOAD_NAME_BYTES = 1024,             /* of a name that a rename makes */
 };
 
+/* A tensor to be written. */
 typedef struct ashlar_safetensors_entry {
     const char *name; /* UTF-8 */
     ashlar_dtype dtype;
-    size_t rank;                               /* 0: one element */
-    size_t shape[ASHLAR_SAFETENSORS_RANK_MAX]; /* [rank]; a dimension may be 0 */
-    const void *data; /* for a write: the elements; may be NULL if there are none */
-    size_t offset;    /* after a read: where the elements begin, counted from the first tensor's */
+    size_t rank;                   /* 0: one element */
+    size_t shape[ASHLAR_RANK_MAX]; /* [rank]; a dimension may be 0 */
+    const void *data;              /* the elements; may be NULL if there are none */
 } ashlar_safetensors_entry;
 
 typedef ashlar_checkpoint_pair ashlar_safetensors_pair; /* one text of the metadata */
@@ -61,38 +62,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_write(const char *path,
                                                           size_t metadata_count,
                                                           const ashlar_safetensors_source *source);
 
-typedef struct ashlar_safetensors ashlar_safetensors;
-
-/* Open a file and check all of it, except the elements' values. It is the copied header that is
- * checked, so that no later change of the file matters. Every pointer that the functions below
- * return is valid until ashlar__safetensors_close(). Any thread may read.
- *
- * Errors: ASHLAR_EIO, ASHLAR_EFORMAT (damaged, foreign, or of a type or rank that ashlar does not
- *         have), ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_open(const char *path,
-                                                         ashlar_safetensors **out);
-
-void ashlar__safetensors_close(ashlar_safetensors *file); /* NULL is allowed */
-
-/* The path, as it was given to ashlar__safetensors_open(). */
-const char *ashlar__safetensors_path(const ashlar_safetensors *file);
-
-/* The number of tensors; and tensor `i`, below that number, in the order of the data. */
-size_t ashlar__safetensors_count(const ashlar_safetensors *file);
-const ashlar_safetensors_entry *ashlar__safetensors_at(const ashlar_safetensors *file, size_t i);
-
 /* Read `bytes` bytes of a tensor's elements from byte `first` on; the tensor must have them.
  * Errors: ASHLAR_EIO (also if the file is now shorter than when it was opened). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_read(const ashlar_safetensors *file,
-                                                         const ashlar_safetensors_entry *entry,
+ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_read(const ashlar_checkpoint *file,
+                                                         const ashlar_checkpoint_tensor *tensor,
                                                          size_t first, size_t bytes, void *out);
 
-/* The metadata's text for `key`, or NULL. */
-const char *ashlar__safetensors_metadata(const ashlar_safetensors *file, const char *key);
+/* The arena's name for a name in a file; NULL: left out. It may lie in `room`, cut short there. */
+const char *ashlar__load_name(const ashlar_load_options *options, const char *name,
+                              char room[static ASHLAR_LOAD_NAME_BYTES]);
 
-/* Compute the bytes of a tensor's elements. Errors: ASHLAR_EINVAL (an unknown type, too high a
- * rank), ASHLAR_EOVERFLOW; the detail names the tensor. */
-ASHLAR_MUST_CHECK ashlar_status
-ashlar__safetensors_entry_bytes(const ashlar_safetensors_entry *entry, size_t *out);
+/* The path, as it was given. */
+const char *ashlar__safetensors_path(const ashlar_checkpoint *file);
 
 #endif /* ASHLAR_SAFETENSORS_H */

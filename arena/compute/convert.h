@@ -63,9 +63,9 @@ ASHLAR_SHARED_FN uint16_t ashlar__f16_from_float(float value) {
     return (uint16_t)(half | sign);
 }
 
-/* Convert `count` values from type `from` at `in` to type `to` at `out`, rounded to nearest. F64 to
- * F16 or BF16 is rounded to F32 on the way. If the types are the same, every bit is kept. `in` and
- * `out` need not be aligned, and must not overlap. Both types must be valid. */
+/* Convert `count` values from type `from` at `in` to type `to` at `out`, rounded once. If the types
+ * are the same, every bit is kept. `in` and `out` need not be aligned, and must not overlap. Both
+ * types must be valid. */
 void ashlar__convert(ashlar_dtype to, void *out, ashlar_dtype from, const void *in, size_t count);
 
 #endif /* ASHLAR_CONVERT_H */

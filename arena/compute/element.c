@@ -2,6 +2,7 @@
  * runs, or a lesser one that ASHLAR_ISA names; converts values from one element type to another. */
 #include "arena/compute/element.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,8 +90,18 @@ static double read_value(ashlar_dtype dtype, const void *in) {
                                         : ashlar__float_from_bf16(half));
 }
 
+/* A float on the way to 16 bits. If it is not exact, its last bit is set and the others are those
+ * of the value cut off, so that the rounding to 16 bits falls as if from the value itself. */
+static float round_to_odd(double value) {
+    const float nearest = (float)value;
+    const bool is_larger = fabs((double)nearest) > fabs(value);
+    const bool is_exact = !(fabs((double)nearest) < fabs(value) || is_larger); /* NaN, too */
+    return is_exact ? nearest
+                    : ashlar__float_from_bits((ashlar__float_bits(nearest) - is_larger) | 1u);
+}
+
 static void write_value(ashlar_dtype dtype, void *out, double value) {
-    const float single = (float)value;
+    const float single = dtype == ASHLAR_F32 ? (float)value : round_to_odd(value);
     const uint16_t half =
         dtype == ASHLAR_F16 ? ashlar__f16_from_float(single) : ashlar__bf16_from_float(single);
     memcpy(out,

@@ -8,7 +8,8 @@
  *   ASHLAR_REAL                         the C type to compute in: float or double
  *   ASHLAR_WIDEN(stored)                an element converted to ASHLAR_REAL
  *   ASHLAR_NARROW(real)                 an ASHLAR_REAL rounded to an element
- *   ASHLAR_ROOT(real), ASHLAR_EXP(real) square root and exponential of an ASHLAR_REAL
+ *   ASHLAR_ROOT(real), ASHLAR_EXP(real), ASHLAR_TANH(real)
+ *                                       these functions of an ASHLAR_REAL
  *   ASHLAR_HAS_MASTER                   whether parameters of this type have an fp32 master
  *   ASHLAR_NAME(name)                   `name` with the element type as a suffix
  *   ASHLAR_REAL_NAME(name)              `name` with the suffix f32 or f64, as ASHLAR_REAL is
@@ -82,6 +83,9 @@
 #define ASHLAR_EXP ASHLAR_REAL_NAME(ASHLAR_EXP)
 #define ASHLAR_EXP_f32 expf
 #define ASHLAR_EXP_f64 exp
+#define ASHLAR_TANH ASHLAR_REAL_NAME(ASHLAR_TANH)
+#define ASHLAR_TANH_f32 tanhf
+#define ASHLAR_TANH_f64 tanh
 
 /*
  * The instruction sets that loops are compiled for. meson.build compiles a file of loops once for

@@ -442,9 +442,11 @@ static double rate_scale(const ashlar_tensor_options *options) {
     return options->rate_scale == 0 ? 1 : options->rate_scale;
 }
 
-static bool continues(const ashlar_arena_run *run, const ashlar_tensor_info *info) {
-    return run->dtype == info->dtype && run->options.is_frozen == info->options.is_frozen &&
-           run->options.has_no_decay == info->options.has_no_decay &&
+static bool continues(const ashlar_arena *arena, const ashlar_arena_run *run, size_t at) {
+    const ashlar_arena_entry *tensor = &arena->tensors[arena->order[at]];
+    const ashlar_tensor_info *info = &tensor->info;
+    return !tensor->is_apart && !arena->tensors[arena->order[at - 1]].is_apart &&
+           run->dtype == info->dtype && run->options.has_no_decay == info->options.has_no_decay &&
            run->options.rate_scale == rate_scale(&info->options);
 }
 
@@ -472,7 +474,7 @@ static void end_run(ashlar_arena_run *run, size_t end, size_t tensor_end) {
 size_t ashlar__arena_runs(const ashlar_arena *arena, ashlar_arena_run *runs) {
     size_t count = 0;
     for (size_t i = 0; i < arena->tensor_count; i++) {
-        if (count > 0 && continues(&runs[count - 1], &arena->tensors[arena->order[i]].info)) {
+        if (count > 0 && continues(arena, &runs[count - 1], i)) {
             continue;
         }
         runs[count] = begin_run(arena, i);

@@ -27,6 +27,7 @@ typedef struct ashlar_arena_entry {
     ashlar_tensor_info info; /* commit sets info.offset */
     size_t group;
     size_t group_offset;
+    bool is_apart; /* it is a run of its own: it was frozen once, and may have missed steps */
 } ashlar_arena_entry;
 
 typedef struct ashlar_arena_binding {
@@ -48,6 +49,7 @@ struct ashlar_arena {
     size_t *binding_table;   /* [binding_capacity] hash table by pointer: binding + 1; 0: free */
     size_t binding_capacity; /* a power of two, or 0 */
     size_t bucket_bytes;     /* the size that the caller asked for */
+    uint64_t option_changes; /* so often tensors got other options */
     size_t world_size;
 
     /* Set by commit: */
@@ -108,8 +110,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__arena_place(ashlar_arena *arena);
 void ashlar__arena_unplace(ashlar_arena *arena); /* undoes ashlar__arena_place() */
 
 /* A run: tensors that follow each other in address order and have the same type and options, with
- * the padding between and behind them. In every region a kernel can treat a run as a flat array.
- * Its begin and its size are multiples of ASHLAR_ARENA_ALIGN, unless options differ in a group. */
+ * the padding between and behind them; or one tensor that is apart. In every region a kernel can
+ * treat a run as a flat array. Its begin and its size are multiples of ASHLAR_ARENA_ALIGN, unless
+ * options differ in a group. */
 typedef struct ashlar_arena_run {
     ashlar_dtype dtype;
     ashlar_tensor_options options; /* rate_scale is never 0: a declared 0 has become 1 */

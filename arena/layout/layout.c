@@ -194,6 +194,8 @@ ashlar_status ashlar_arena_set_options(ashlar_arena *arena, size_t tensor,
                    "tensor %s: rate_scale %g; it must be above 0, or 0 for 1",
                    arena->tensors[tensor].name, options.rate_scale);
     arena->tensors[tensor].info.options = options;
+    arena->tensors[tensor].is_apart |= options.is_frozen;
+    arena->option_changes++;
     return ASHLAR_OK;
 }
 

@@ -43,6 +43,7 @@ static ashlar_status declare_like(ashlar_arena *copy, const ashlar_arena *source
     ashlar__host_free(specs);
     for (size_t i = 0; i < source->tensor_count && status == ASHLAR_OK; i++) {
         copy->tensors[i].info.options = source->tensors[i].info.options;
+        copy->tensors[i].is_apart = source->tensors[i].is_apart;
     }
     copy->bucket_bytes = source->bucket_bytes;
     copy->world_size = source->world_size;

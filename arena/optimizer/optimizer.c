@@ -14,23 +14,27 @@
 #include "arena/compute/element.h"
 #include "arena/compute/workers.h"
 
-/* One block of device memory holds the scalars, the runs and the partials, in that order. */
+/* One block of device memory holds the scalars, the histories, the runs and the partials, in that
+ * order, with room for each tensor as a run of its own. */
 struct ashlar_optimizer {
     ashlar_arena *arena;
     ashlar_device *device;
     ashlar_optimizer_rule rule;
     ashlar_optimizer_table table;
-    ashlar_optimizer_cuda *cuda;       /* NULL on a software device */
-    ashlar_optimizer_scalars *scalars; /* start of the block; runs and partials point into it */
-    ashlar_optimizer_run *runs;
+    ashlar_optimizer_cuda *cuda;         /* NULL on a software device */
+    ashlar_optimizer_scalars *scalars;   /* start of the block; what follows points into it */
+    ashlar_optimizer_history *histories; /* [tensors of the arena] */
+    ashlar_optimizer_run *runs;          /* [tensors], of which table.count are used */
     double *partials;
+    size_t bytes;     /* of the block */
+    uint64_t options; /* the table is that of so many changes of the arena's options */
 };
 
 static bool is_scaled(const ashlar_optimizer *o) {
     return o->rule.config.loss_scale > 0;
 }
 
-/* ---- create and destroy ---- */
+/* ---- its memory ---- */
 
 static ashlar_status check_arena(const ashlar_arena *arena, unsigned needed) {
     const unsigned regions = ashlar_arena_regions(arena);
@@ -57,34 +61,106 @@ static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_con
 }
 
 /* No sum here can overflow: the host holds a copy of the runs, and the arena a chunk's elements,
- * which take more memory than its partial sum. */
-static size_t block_bytes(const ashlar_optimizer *o) {
-    return sizeof *o->scalars + o->table.count * sizeof *o->runs +
-           o->table.chunk_count * sizeof *o->partials;
-}
-
+ * which take more memory than its partial sum. A further run ends at most one chunk early. */
 static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
     void *block = NULL;
-    const ashlar_status status = ashlar_alloc_tagged(
-        ashlar_arena_allocator(o->arena), block_bytes(o), ASHLAR_TAG_MOMENTS, stream, &block);
+    const size_t tensors = ashlar_arena_tensor_count(o->arena);
+    o->bytes = sizeof *o->scalars + tensors * (sizeof *o->histories + sizeof *o->runs) +
+               (o->table.chunk_count + tensors) * sizeof *o->partials;
+    const ashlar_status status = ashlar_alloc_tagged(ashlar_arena_allocator(o->arena), o->bytes,
+                                                     ASHLAR_TAG_MOMENTS, stream, &block);
     if (status == ASHLAR_OK) {
         o->scalars = block;
-        o->runs = (ashlar_optimizer_run *)(void *)((char *)block + sizeof *o->scalars);
-        o->partials = (double *)(void *)(o->runs + o->table.count);
+        o->histories = (ashlar_optimizer_history *)(void *)(o->scalars + 1);
+        o->runs = (ashlar_optimizer_run *)(void *)(o->histories + tensors);
+        o->partials = (double *)(void *)(o->runs + tensors);
         ASHLAR_CHECK2((uintptr_t)o->runs % _Alignof(ashlar_optimizer_run) == 0);
         ASHLAR_CHECK2((uintptr_t)o->partials % _Alignof(double) == 0);
     }
     return status;
 }
 
-/* Write the state before the first step, and the table of runs. */
+/* As if no tensor had been updated, or missed a step. */
+static ashlar_status clear_histories(const ashlar_optimizer *o, ashlar_stream stream) {
+    return ashlar_fill(o->device, o->histories, 0,
+                       ashlar_arena_tensor_count(o->arena) * sizeof *o->histories, stream);
+}
+
+/* Write the state before the first step. */
 static ashlar_status fill_block(ashlar_optimizer *o, ashlar_stream stream) {
     ashlar_optimizer_scalars scalars = {.factor = 1, .bias1 = 1, .bias2 = 1};
     scalars.state.loss_scale = is_scaled(o) ? o->rule.config.loss_scale : 1;
     ASHLAR_TRY(ashlar_copy_to_device(o->device, o->scalars, &scalars, sizeof scalars, stream));
-    return ashlar_copy_to_device(o->device, o->runs, o->table.runs,
-                                 o->table.count * sizeof *o->runs, stream);
+    return clear_histories(o, stream);
 }
+
+/* ---- launches ---- */
+
+static ashlar_optimizer_job begin_job(const ashlar_optimizer *o, unsigned passes) {
+    return (ashlar_optimizer_job){.rule = o->rule,
+                                  .passes = passes,
+                                  .scalars = o->scalars,
+                                  .histories = o->histories,
+                                  .history_count = ashlar_arena_tensor_count(o->arena),
+                                  .shape = o->table.shape,
+                                  .partials = o->partials,
+                                  .gradient_scale = 1};
+}
+
+static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_job *job,
+                            ashlar_stream stream) {
+    ASHLAR_CHECK2(job->first_chunk <= job->end_chunk && job->end_chunk <= o->table.chunk_count);
+    if (o->cuda != NULL) {
+        return ashlar__optimizer_cuda_run(o->cuda, job, stream);
+    }
+    ashlar_operand operands[ASHLAR_REGION_COUNT + 3] = {
+        {"scalars", o->scalars, o->bytes, true},
+        {"rate_at", job->rate_at, sizeof *job->rate_at, false}};
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const ashlar_region region = (ashlar_region)i;
+        operands[i + 2] =
+            (ashlar_operand){ashlar_region_text(region), ashlar_arena_region(o->arena, region),
+                             ashlar_arena_region_bytes(o->arena, region), false};
+    }
+    ASHLAR_TRY(ashlar__check_operands(o->device, "ashlar_optimizer_step", operands));
+    return ashlar_launch(o->device, stream, ashlar__optimizer_cpu_run, job, sizeof *job);
+}
+
+/* ---- the table in device memory ---- */
+
+static void select_all(const ashlar_optimizer *o, ashlar_optimizer_job *job) {
+    ashlar__optimizer_table_select(
+        &o->table, o->runs, 0, ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS), job);
+}
+
+static ashlar_status put_table(const ashlar_optimizer *o, ashlar_stream stream) {
+    ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_FOLLOW);
+    ASHLAR_TRY(ashlar_copy_to_device(o->device, o->runs, o->table.runs,
+                                     o->table.count * sizeof *o->runs, stream));
+    select_all(o, &job);
+    return launch(o, &job, stream);
+}
+
+ashlar_status ashlar_optimizer_follow(ashlar_optimizer *o, ashlar_stream stream) {
+    const uint64_t changes = o->arena->option_changes;
+    if (o->options == changes) {
+        return ASHLAR_OK;
+    }
+    ashlar_optimizer_table next, gone = o->table;
+    bool is_capturing;
+    ASHLAR_TRY(ashlar__device_is_capturing(o->device, stream, &is_capturing));
+    ASHLAR_FAIL_IF(is_capturing, ASHLAR_EINVAL,
+                   "optimizer: options of tensors have changed; call ashlar_optimizer_follow() "
+                   "before the capture");
+    ASHLAR_TRY(ashlar__optimizer_table_init(&next, o->arena, &o->rule));
+    o->table = next;
+    ashlar__optimizer_table_finish(&gone);
+    ASHLAR_TRY(put_table(o, stream));
+    o->options = changes;
+    return ASHLAR_OK;
+}
+
+/* ---- create and destroy ---- */
 
 static ashlar_status open_device(ashlar_optimizer *o) {
     ashlar_device_info info;
@@ -95,9 +171,11 @@ static ashlar_status open_device(ashlar_optimizer *o) {
 
 static ashlar_status build(ashlar_optimizer *o, ashlar_stream stream) {
     ASHLAR_TRY(ashlar__optimizer_table_init(&o->table, o->arena, &o->rule));
+    o->options = o->arena->option_changes;
     ASHLAR_TRY(open_device(o));
     ASHLAR_TRY(take_block(o, stream));
-    return fill_block(o, stream);
+    ASHLAR_TRY(fill_block(o, stream));
+    return put_table(o, stream);
 }
 
 ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimizer_config *given,
@@ -128,34 +206,7 @@ void ashlar_optimizer_destroy(ashlar_optimizer *o) {
     ashlar__host_free(o);
 }
 
-/* ---- launches ---- */
-
-static ashlar_optimizer_job begin_job(const ashlar_optimizer *o, unsigned passes) {
-    return (ashlar_optimizer_job){.rule = o->rule,
-                                  .passes = passes,
-                                  .scalars = o->scalars,
-                                  .partials = o->partials,
-                                  .gradient_scale = 1};
-}
-
-static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_job *job,
-                            ashlar_stream stream) {
-    ASHLAR_CHECK2(job->first_chunk <= job->end_chunk && job->end_chunk <= o->table.chunk_count);
-    if (o->cuda != NULL) {
-        return ashlar__optimizer_cuda_run(o->cuda, job, stream);
-    }
-    ashlar_operand operands[ASHLAR_REGION_COUNT + 3] = {
-        {"scalars", o->scalars, block_bytes(o), true},
-        {"rate_at", job->rate_at, sizeof *job->rate_at, false}};
-    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        const ashlar_region region = (ashlar_region)i;
-        operands[i + 2] =
-            (ashlar_operand){ashlar_region_text(region), ashlar_arena_region(o->arena, region),
-                             ashlar_arena_region_bytes(o->arena, region), false};
-    }
-    ASHLAR_TRY(ashlar__check_operands(o->device, "ashlar_optimizer_step", operands));
-    return ashlar_launch(o->device, stream, ashlar__optimizer_cpu_run, job, sizeof *job);
-}
+/* ---- steps ---- */
 
 /* A step's factors must be finite in fp32: an infinite one would make padding, which is 0, NaN. */
 static ashlar_status check_rate(const ashlar_optimizer *o, double learning_rate) {
@@ -193,13 +244,9 @@ static ashlar_status check_range(const ashlar_optimizer *o, size_t offset, size_
     return ASHLAR_OK;
 }
 
-static void select_all(const ashlar_optimizer *o, ashlar_optimizer_job *job) {
-    ashlar__optimizer_table_select(
-        &o->table, o->runs, 0, ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS), job);
-}
-
 ashlar_status ashlar__optimizer_step_at(ashlar_optimizer *o, const double *rate_at, double most,
                                         double gradient_scale, ashlar_stream stream) {
+    ASHLAR_TRY(ashlar_optimizer_follow(o, stream));
     ASHLAR_TRY(check_rate(o, most));
     ASHLAR_TRY(check_gradient_scale(gradient_scale));
     ashlar_optimizer_job job =
@@ -221,6 +268,7 @@ ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,
 ashlar_status ashlar_optimizer_sum(ashlar_optimizer *o, size_t offset, size_t bytes,
                                    ashlar_stream stream) {
     ASHLAR_TRY(check_range(o, offset, bytes));
+    ASHLAR_TRY(ashlar_optimizer_follow(o, stream));
     ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_SUM);
     ashlar__optimizer_table_select(&o->table, o->runs, offset, bytes, &job);
     return launch(o, &job, stream);
@@ -237,6 +285,7 @@ ashlar_status ashlar_optimizer_decide(ashlar_optimizer *o, double gradient_scale
 ashlar_status ashlar_optimizer_update(ashlar_optimizer *o, size_t offset, size_t bytes,
                                       double learning_rate, ashlar_stream stream) {
     ASHLAR_TRY(check_range(o, offset, bytes));
+    ASHLAR_TRY(ashlar_optimizer_follow(o, stream));
     ASHLAR_TRY(check_rate(o, learning_rate));
     ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_UPDATE);
     job.learning_rate = learning_rate;
@@ -281,6 +330,48 @@ ashlar_status ashlar_optimizer_copy_state_to_device(ashlar_optimizer *o,
     }
     /* Also set sum_count to 0: the next SUM then ignores what a failed step had summed. */
     const ashlar_optimizer_scalars head = {.state = copy};
-    return ashlar_copy_to_device(o->device, o->scalars, &head,
-                                 offsetof(ashlar_optimizer_scalars, sum), stream);
+    ASHLAR_TRY(ashlar_copy_to_device(o->device, o->scalars, &head,
+                                     offsetof(ashlar_optimizer_scalars, sum), stream));
+    ASHLAR_TRY(copy.step == 0 ? clear_histories(o, stream) : ASHLAR_OK);
+    return copy.step == 0 ? put_table(o, stream) : ASHLAR_OK;
+}
+
+ashlar_status ashlar_optimizer_get_updates(const ashlar_optimizer *o, uint64_t *updates,
+                                           ashlar_stream stream) {
+    const size_t count = ashlar_arena_tensor_count(o->arena);
+    ashlar_optimizer_history *histories;
+    ashlar_optimizer_state state;
+    ASHLAR_HOST_NEW(histories, count, "no host memory for the updates of %zu tensors", count);
+    ashlar_status status = ashlar_optimizer_copy_state_to_host(o, &state, stream);
+    ASHLAR_THEN(status, ashlar_copy_to_host(o->device, histories, o->histories,
+                                            count * sizeof *histories, stream));
+    ASHLAR_THEN(status, ashlar_stream_synchronize(o->device, stream));
+    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        const ashlar_optimizer_history *h = &histories[i];
+        updates[i] = !o->arena->tensors[i].is_apart ? ASHLAR_UPDATED_ALWAYS
+                     : h->is_frozen != 0            ? h->count
+                                                    : state.step - h->count;
+    }
+    ashlar__host_free(histories);
+    return status;
+}
+
+ashlar_status ashlar_optimizer_set_updates(ashlar_optimizer *o, const uint64_t *updates,
+                                           ashlar_stream stream) {
+    const size_t count = ashlar_arena_tensor_count(o->arena);
+    ashlar_optimizer_history *histories;
+    ASHLAR_HOST_NEW(histories, count, "no host memory for the updates of %zu tensors", count);
+    for (size_t i = 0; i < count; i++) {
+        ashlar_arena_entry *tensor = &o->arena->tensors[i];
+        if (updates[i] != ASHLAR_UPDATED_ALWAYS) {
+            histories[i] = (ashlar_optimizer_history){.count = updates[i], .is_frozen = 1};
+        }
+        tensor->is_apart = tensor->info.options.is_frozen || histories[i].is_frozen != 0;
+    }
+    ashlar_status status = ashlar_copy_to_device(o->device, o->histories, histories,
+                                                 count * sizeof *histories, stream);
+    ashlar__host_free(histories);
+    o->arena->option_changes++;
+    ASHLAR_THEN(status, ashlar_optimizer_follow(o, stream));
+    return status;
 }

@@ -70,7 +70,7 @@ static void sum_piece(void *context, size_t i) {
         const ashlar_optimizer_run *run =
             &s->job->runs[ashlar__formula_clip(s->job, chunk, &first, &count)];
         const void *values = at(run->gradients, first, ashlar_dtype_bytes(run->dtype));
-        s->job->partials[chunk] = s->kernels->sum[run->dtype](values, count);
+        s->job->partials[chunk] = run->is_frozen ? 0 : s->kernels->sum[run->dtype](values, count);
     }
 }
 
@@ -100,9 +100,11 @@ static void update_piece(void *context, size_t i) {
         size_t first, count;
         const ashlar_optimizer_run *run =
             &job->runs[ashlar__formula_clip(job, chunk, &first, &count)];
+        if (run->is_frozen) {
+            continue;
+        }
         if (run != known) {
-            factors =
-                ashlar__formula_factors(&job->rule, job->scalars, run, ashlar__formula_rate(job));
+            factors = ashlar__formula_factors(job, run);
             known = run;
         }
         const ashlar_optimizer_run piece = cut(run, first, count);
@@ -115,7 +117,7 @@ static void add_partials(const ashlar_optimizer_job *job) {
     for (size_t chunk = job->first_chunk; chunk < job->end_chunk; chunk++) {
         sum += job->partials[chunk];
     }
-    ashlar__formula_add_sum(job->passes, sum, job->scalars);
+    ashlar__formula_add_sum(job, sum);
 }
 
 void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
@@ -123,6 +125,9 @@ void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
     ASHLAR_CHECK2(job->passes != 0 && job->first_chunk <= job->end_chunk);
     ASHLAR_CHECK2((job->run_count == 0) == (job->first_chunk == job->end_chunk));
     share s = {.job = job, .kernels = kernels, .pieces = count_pieces(job)};
+    if (ashlar__formula_is_stale(job)) {
+        s.pieces = 0;
+    }
     if ((job->passes & ASHLAR_OPTIMIZER_SUM) != 0) {
         ashlar__workers_run(s.pieces, sum_piece, &s);
         add_partials(job);
@@ -130,9 +135,13 @@ void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
     if ((job->passes & ASHLAR_OPTIMIZER_DECIDE) != 0) {
         ashlar__formula_decide(&job->rule.config, job->rule.algorithm, job->gradient_scale,
                                job->scalars);
+        ashlar__formula_correct(job, 0, 1);
     }
     if ((job->passes & ASHLAR_OPTIMIZER_UPDATE) != 0 && job->scalars->state.is_skipped == 0) {
         ashlar__workers_run(s.pieces, update_piece, &s);
+    }
+    if ((job->passes & ASHLAR_OPTIMIZER_FOLLOW) != 0) {
+        ashlar__formula_follow(job);
     }
 }
 

@@ -67,12 +67,13 @@ static ashlar_status launch(ashlar_optimizer_cuda *cuda, int kernel, size_t bloc
 static ashlar_status launch_parts(ashlar_optimizer_cuda *cuda, const ashlar_optimizer_job *job,
                                   ashlar_stream stream) {
     const size_t chunks = job->end_chunk - job->first_chunk;
-    const unsigned sum_or_decide = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE;
+    const unsigned decides =
+        ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_FOLLOW;
     ashlar_status status = ASHLAR_OK;
     if ((job->passes & ASHLAR_OPTIMIZER_SUM) != 0) {
         status = launch(cuda, KERNEL_SUM, chunks, ASHLAR_CHUNK_THREADS, job, stream);
     }
-    if (status == ASHLAR_OK && (job->passes & sum_or_decide) != 0) {
+    if (status == ASHLAR_OK && (job->passes & decides) != 0) {
         status = launch(cuda, KERNEL_DECIDE, 1, ASHLAR_DECIDE_THREADS, job, stream);
     }
     for (int dtype = 0; dtype < ASHLAR_DTYPE_COUNT; dtype++) {

@@ -63,10 +63,17 @@ __global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)
     __shared__ double room[ROOM_BYTES / sizeof(double)];
     __shared__ double lanes[LANES];
     const size_t chunk = job.first_chunk + blockIdx.x;
+    if (ashlar__formula_is_stale(&job)) {
+        return;
+    }
     if (threadIdx.x == 0) {
         find_piece(&job, chunk, &p);
+        job.partials[chunk] = 0;
     }
     __syncthreads();
+    if (p.run.is_frozen) {
+        return;
+    }
     FOR_DTYPE(p.run.dtype, square, (&p, room, lanes + threadIdx.x % LANES))
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -95,12 +102,19 @@ __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
             }
         }
         if (threadIdx.x == 0) {
-            ashlar__formula_add_sum(job.passes, sums[0], job.scalars);
+            ashlar__formula_add_sum(&job, sums[0]);
         }
     }
     if (threadIdx.x == 0 && (job.passes & ASHLAR_OPTIMIZER_DECIDE) != 0) {
         ashlar__formula_decide(&job.rule.config, job.rule.algorithm, job.gradient_scale,
                                job.scalars);
+    }
+    if ((job.passes & ASHLAR_OPTIMIZER_DECIDE) != 0) {
+        __syncthreads();
+        ashlar__formula_correct(&job, threadIdx.x, ASHLAR_DECIDE_THREADS);
+    }
+    if (threadIdx.x == 0 && (job.passes & ASHLAR_OPTIMIZER_FOLLOW) != 0) {
+        ashlar__formula_follow(&job);
     }
 }
 
@@ -109,16 +123,15 @@ __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
         ashlar_kernel_##function##_##type(                                             \
             const __grid_constant__ ashlar_optimizer_job job) {                        \
         __shared__ ashlar_optimizer_piece p;                                           \
-        if (job.scalars->state.is_skipped != 0) {                                      \
+        if (job.scalars->state.is_skipped != 0 || ashlar__formula_is_stale(&job)) {    \
             return;                                                                    \
         }                                                                              \
         if (threadIdx.x == 0) {                                                        \
             find_piece(&job, job.first_chunk + blockIdx.x, &p);                        \
-            const double rate = ashlar__formula_rate(&job);                            \
-            p.factors = ashlar__formula_factors(&job.rule, job.scalars, &p.run, rate); \
+            p.factors = ashlar__formula_factors(&job, &p.run);                         \
         }                                                                              \
         __syncthreads();                                                               \
-        if (p.run.dtype == ASHLAR_##TYPE) {                                            \
+        if (p.run.dtype == ASHLAR_##TYPE && !p.run.is_frozen) {                        \
             function##_##type(&p);                                                     \
         }                                                                              \
     }

@@ -16,8 +16,12 @@
  *   SUM      adds the squares of the gradients, as they are stored, to scalars->sum; it first sets
  *            that to 0 if a DECIDE came before it, or comes after it in the same job
  *   DECIDE   sets scalars->state and the step's factors, from scalars->sum
- *   UPDATE   updates every element of the runs; does nothing if scalars->state.is_skipped. If
- *            scalars->state.step is 1, masters are first made from their parameters.
+ *   UPDATE   updates every element of the runs that are not frozen; does nothing if
+ *            scalars->state.is_skipped. In a run's first update, masters are first made from their
+ *            parameters.
+ *   FOLLOW   a pass of its own: makes histories those of the runs, of which others are frozen now,
+ *            and scalars->shape the job's; jobs of another shape, which a graph has kept, then sum
+ *            up to a NaN and update nothing
  *
  * Everything that a step changes lies in device memory, so that no step waits for the host.
  *
@@ -53,9 +57,9 @@ typedef struct ashlar_optimizer_rule {
     ashlar_optimizer_config config;
 } ashlar_optimizer_rule;
 
-/* Elements that follow each other in every array, and have the same type and options. The arrays
- * are aligned to one element only. fp16 and bf16 parameters have fp32 moments and an fp32 master;
- * fp64 parameters have fp64 moments. */
+/* Elements that follow each other in every array, and have the same type, options and history. The
+ * arrays are aligned to one element only. fp16 and bf16 parameters have fp32 moments and an fp32
+ * master; fp64 parameters have fp64 moments. */
 typedef struct ashlar_optimizer_run {
     void *parameters;      /* [elements] of dtype, updated */
     const void *gradients; /* [elements] of dtype */
@@ -65,9 +69,18 @@ typedef struct ashlar_optimizer_run {
     size_t elements;
     size_t first_chunk;
     double rate_scale; /* multiplies the learning rate */
+    size_t tensor;     /* whose history is the run's: the first one's number in the arena */
     ashlar_dtype dtype;
     bool is_decayed; /* weight decay applies to this run */
+    bool is_frozen;  /* the run adds 0 to the sum, and is not updated */
 } ashlar_optimizer_run;
+
+/* How often a tensor was updated. All 0 for one that was never frozen. */
+typedef struct ashlar_optimizer_history {
+    uint64_t count; /* frozen: its updates; else the steps that it missed: state.step - updates */
+    uint64_t is_frozen;
+    double bias1, bias2; /* of a tensor that missed steps, as in ashlar_optimizer_scalars */
+} ashlar_optimizer_history;
 
 /* What the optimizer's block of device memory begins with. */
 typedef struct ashlar_optimizer_scalars {
@@ -78,12 +91,14 @@ typedef struct ashlar_optimizer_scalars {
     double factor;      /* UPDATE multiplies gradients by it; includes all scales, and clipping */
     double bias1;       /* 1 - beta1^step for Adam and AdamW, else 1 */
     double bias2;       /* 1 - beta2^step for Adam and AdamW, else 1 */
+    uint64_t shape;     /* of the table */
 } ashlar_optimizer_scalars;
 
 enum {
     ASHLAR_OPTIMIZER_SUM = 1,
     ASHLAR_OPTIMIZER_DECIDE = 2,
     ASHLAR_OPTIMIZER_UPDATE = 4,
+    ASHLAR_OPTIMIZER_FOLLOW = 8,
 };
 
 #define ASHLAR_DTYPE_BIT(dtype) (1u << (unsigned)(dtype))
@@ -96,13 +111,16 @@ typedef struct ashlar_optimizer_job {
     unsigned passes; /* a set of the bits above */
     const ashlar_optimizer_run *runs;
     size_t run_count;
+    uint64_t shape;  /* of their table */
     unsigned dtypes; /* a set of ASHLAR_DTYPE_BIT()s that includes the type of each run */
     size_t first, end;
     size_t first_chunk, end_chunk; /* chunks [first_chunk, end_chunk) have covered elements */
     size_t elements;               /* number of covered elements: how much work the job is */
     ashlar_optimizer_scalars *scalars;
-    double *partials;      /* indexed by the chunk's number in the whole table */
-    double learning_rate;  /* for UPDATE, if rate_at is NULL */
+    ashlar_optimizer_history *histories; /* by tensor; NULL: none was ever frozen */
+    size_t history_count;                /* of all tensors; 0 if NULL */
+    double *partials;                    /* indexed by the chunk's number in the whole table */
+    double learning_rate;                /* for UPDATE, if rate_at is NULL */
     const double *rate_at; /* device memory from which UPDATE reads the learning rate, or NULL */
     double gradient_scale; /* for DECIDE */
 } ashlar_optimizer_job;
@@ -136,12 +154,13 @@ typedef struct ashlar_optimizer_place {
     size_t elements_before;
 } ashlar_optimizer_place;
 
-/* The runs of an arena, except frozen tensors', in the order of addresses (optimizer_table.c). */
+/* The runs of an arena, frozen ones among them, in the order of addresses (optimizer_table.c). */
 typedef struct ashlar_optimizer_table {
     ashlar_optimizer_run *runs; /* [count] the host's copy */
     ashlar_optimizer_place *places;
     size_t count, chunk_count;
-    double largest_scale; /* largest rate_scale of all runs; 0 without runs */
+    uint64_t shape; /* a hash of where runs begin: the launches of a table of another differ */
+    double largest_scale; /* largest rate_scale of all runs */
 } ashlar_optimizer_table;
 
 /* _init: fill the table. The arena must be committed and have the regions that the rule needs.
@@ -236,13 +255,19 @@ ASHLAR_SHARED_FN void ashlar__formula_rescale(const ashlar_optimizer_config *con
     }
 }
 
+/* Whether the job's runs and chunks are no longer those of the table. */
+ASHLAR_SHARED_FN bool ashlar__formula_is_stale(const ashlar_optimizer_job *job) {
+    return job->shape != job->scalars->shape;
+}
+
 /* The end of the pass SUM: add `sum`, the sum over the job's elements, to scalars->sum. Where a
  * rank owns a part of each bucket, it launches a SUM for each part, then a DECIDE. A job with both
  * SUM and DECIDE covers all elements, so it ignores what an abandoned step left in scalars->sum. */
-ASHLAR_SHARED_FN void ashlar__formula_add_sum(unsigned passes, double sum,
-                                              ashlar_optimizer_scalars *scalars) {
-    const bool is_first = scalars->sum_count == 0 || (passes & ASHLAR_OPTIMIZER_DECIDE) != 0;
-    scalars->sum = is_first ? sum : scalars->sum + sum;
+ASHLAR_SHARED_FN void ashlar__formula_add_sum(const ashlar_optimizer_job *job, double sum) {
+    ashlar_optimizer_scalars *scalars = job->scalars;
+    const bool is_first = scalars->sum_count == 0 || (job->passes & ASHLAR_OPTIMIZER_DECIDE) != 0;
+    const double counted = ashlar__formula_is_stale(job) ? (double)NAN : sum;
+    scalars->sum = is_first ? counted : scalars->sum + counted;
     scalars->sum_count++;
 }
 
@@ -287,22 +312,57 @@ typedef struct ashlar_optimizer_factors {
     double rest2;      /* multiplies the squared gradient that is added to moment2 */
     double root_scale; /* multiplies the root of moment2: 1 / sqrt(bias2), or 1 */
     double epsilon;
-    bool is_first; /* first step: make masters from the parameters */
+    bool is_first; /* first update: make masters from the parameters */
 } ashlar_optimizer_factors;
 
-ASHLAR_SHARED_FN double ashlar__formula_rate(const ashlar_optimizer_job *job) {
-    return job->rate_at != NULL ? *job->rate_at : job->learning_rate;
+/* The end of the pass DECIDE for every `by`-th history from `first` on: bias corrections of tensors
+ * that missed steps. Here, so that the kernels of UPDATE need no registers for it. */
+ASHLAR_SHARED_FN void ashlar__formula_correct(const ashlar_optimizer_job *job, size_t first,
+                                              size_t by) {
+    const uint64_t step = job->scalars->state.step;
+    for (size_t i = first; i < job->history_count; i += by) {
+        ashlar_optimizer_history *h = &job->histories[i];
+        if (h->is_frozen == 0 && h->count > 0) {
+            const uint64_t updates = step > h->count ? step - h->count : 1;
+            h->bias1 = 1 - ashlar__power(job->rule.config.beta1, updates);
+            h->bias2 = 1 - ashlar__power(job->rule.config.beta2, updates);
+        }
+    }
 }
 
-ASHLAR_SHARED_FN ashlar_optimizer_factors
-ashlar__formula_factors(const ashlar_optimizer_rule *rule, const ashlar_optimizer_scalars *scalars,
-                        const ashlar_optimizer_run *run, double learning_rate) {
-    const ashlar_optimizer_config *config = &rule->config;
-    const double rate = learning_rate * run->rate_scale;
+/* The pass FOLLOW. Updates and missed steps add up to state.step, so one follows from the other. */
+ASHLAR_SHARED_FN void ashlar__formula_follow(const ashlar_optimizer_job *job) {
+    const uint64_t step = job->scalars->state.step;
+    job->scalars->shape = job->shape;
+    for (size_t i = 0; i < job->run_count; i++) {
+        ashlar_optimizer_history *history = &job->histories[job->runs[i].tensor];
+        if (history->is_frozen != (uint64_t)job->runs[i].is_frozen) {
+            history->count = step > history->count ? step - history->count : 0;
+            history->is_frozen = job->runs[i].is_frozen;
+        }
+    }
+}
+
+/* The number of a run's updates, the present one among them: at least 1, whatever state the program
+ * has put in place. */
+ASHLAR_SHARED_FN uint64_t ashlar__formula_updates(const ashlar_optimizer_job *job,
+                                                  const ashlar_optimizer_run *run) {
+    const uint64_t step = job->scalars->state.step;
+    const uint64_t missed = job->histories != NULL ? job->histories[run->tensor].count : 0;
+    return step > missed ? step - missed : 1;
+}
+
+ASHLAR_SHARED_FN ashlar_optimizer_factors ashlar__formula_factors(const ashlar_optimizer_job *job,
+                                                                  const ashlar_optimizer_run *run) {
+    const ashlar_optimizer_config *config = &job->rule.config;
+    const ashlar_optimizer_scalars *scalars = job->scalars;
+    const uint64_t updates = ashlar__formula_updates(job, run);
+    const double rate =
+        (job->rate_at != NULL ? *job->rate_at : job->learning_rate) * run->rate_scale;
     const double decay = run->is_decayed ? config->weight_decay : 0;
     const bool is_decoupled = config->kind == ASHLAR_OPTIMIZER_ADAMW;
     ashlar_optimizer_factors f;
-    f.is_first = scalars->state.step == 1;
+    f.is_first = updates == 1;
     f.scale = scalars->factor;
     f.penalty = is_decoupled ? 0 : decay;
     f.shrink = is_decoupled ? rate * decay : 0;
@@ -313,20 +373,21 @@ ashlar__formula_factors(const ashlar_optimizer_rule *rule, const ashlar_optimize
     f.rest2 = 1;
     f.root_scale = 1;
     f.epsilon = config->epsilon;
-    if (rule->algorithm == ASHLAR_ALGORITHM_ADAM) {
-        f.rate = rate / scalars->bias1;
+    if (job->rule.algorithm == ASHLAR_ALGORITHM_ADAM) {
+        const bool has_all = updates == scalars->state.step;
+        f.rate = rate / (has_all ? scalars->bias1 : job->histories[run->tensor].bias1);
         f.keep1 = config->beta1;
         f.rest1 = 1 - config->beta1;
         f.keep2 = config->beta2;
         f.rest2 = 1 - config->beta2;
-        f.root_scale = 1 / sqrt(scalars->bias2);
+        f.root_scale = 1 / sqrt(has_all ? scalars->bias2 : job->histories[run->tensor].bias2);
     } else if (config->kind == ASHLAR_OPTIMIZER_ADAGRAD) {
-        f.rate = rate / (1 + (double)(scalars->state.step - 1) * config->rate_decay);
+        f.rate = rate / (1 + (double)(updates - 1) * config->rate_decay);
     } else if (config->kind == ASHLAR_OPTIMIZER_RMSPROP) {
         f.keep2 = config->smoothing;
         f.rest2 = 1 - config->smoothing;
     } else if (!f.is_first) {
-        f.rest1 = 1 - config->dampening; /* in the first step the gradient is not dampened */
+        f.rest1 = 1 - config->dampening; /* in the first update the gradient is not dampened */
     }
     return f;
 }
@@ -335,7 +396,7 @@ ashlar__formula_factors(const ashlar_optimizer_rule *rule, const ashlar_optimize
  *
  *   ashlar_kernel_sum      one block of CHUNK_THREADS for each of the job's chunks: partial sums
  *   ashlar_kernel_decide   one block of DECIDE_THREADS: adds the partial sums to scalars->sum if
- *                          job.passes has SUM, decides if it has DECIDE
+ *                          job.passes has SUM, decides if it has DECIDE, follows if it has FOLLOW
  *   ashlar_kernel_F_T      UPDATE of the runs of type T, by function F of ASHLAR_ALGORITHM_MAP; one
  *                          block for each chunk, which does nothing if its run has another type. A
  *                          kernel for one type needs fewer registers, so that more blocks run

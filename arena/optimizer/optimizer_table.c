@@ -5,6 +5,7 @@
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
+#include "allocator/base/random.h"
 
 static size_t count_chunks(size_t elements) {
     return elements / ASHLAR_OPTIMIZER_CHUNK + (elements % ASHLAR_OPTIMIZER_CHUNK != 0);
@@ -62,8 +63,10 @@ static ashlar_optimizer_run describe(const ashlar_arena *arena, const ashlar_are
         .master = is_narrow ? address(arena, run, ASHLAR_REGION_MASTER, regions) : NULL,
         .elements = run->elements,
         .rate_scale = run->options.rate_scale,
+        .tensor = arena->order[run->first],
         .dtype = run->dtype,
         .is_decayed = !run->options.has_no_decay,
+        .is_frozen = run->options.is_frozen,
     };
 }
 
@@ -72,9 +75,6 @@ static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
     size_t elements = 0;
     for (size_t i = 0; i < count; i++) {
         const ashlar_arena_run *run = &runs[i];
-        if (run->options.is_frozen) {
-            continue;
-        }
         const size_t begin = run->offset[ASHLAR_LAYOUT_STORAGE];
         ASHLAR_CHECK2(table->count == 0 || table->places[table->count - 1].end <= begin);
         table->runs[table->count] = describe(arena, run, regions);
@@ -83,6 +83,7 @@ static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
                                      .end = begin + run->elements * ashlar_dtype_bytes(run->dtype),
                                      .elements_before = elements};
         table->count++;
+        table->shape = ashlar__random_mix(table->shape + begin);
         elements += run->elements;
         if (run->options.rate_scale > table->largest_scale) {
             table->largest_scale = run->options.rate_scale;

@@ -185,9 +185,4 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__nccl_open(const ashlar_nccl **out);
  * have the same bits. Threads: any. */
 void ashlar__sum_add(ashlar_dtype dtype, void *to, const void *from, size_t count);
 
-/* Queue ashlar__sum_add() on a software device. Errors: those of ashlar_launch(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__sum_queue_add(ashlar_device *device, ashlar_dtype dtype,
-                                                      void *to, const void *from, size_t count,
-                                                      ashlar_stream stream);
-
 #endif /* ASHLAR_RANKS_IMPL_H */

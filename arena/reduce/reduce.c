@@ -76,21 +76,6 @@ void ashlar__sum_add(ashlar_dtype dtype, void *to, const void *from, size_t coun
     ashlar__workers_run((count + PIECE_ELEMENTS - 1) / PIECE_ELEMENTS, add_piece, &w);
 }
 
-static void run_add(void *args) {
-    const work *w = args;
-    ashlar__sum_add(w->dtype, w->to, w->from, w->count);
-}
-
-ashlar_status ashlar__sum_queue_add(ashlar_device *device, ashlar_dtype dtype, void *to,
-                                    const void *from, size_t count, ashlar_stream stream) {
-    const work w = {dtype, to, from, count};
-    const size_t bytes = ashlar__operand_bytes(count, 1, ashlar_dtype_bytes(dtype));
-    ASHLAR_TRY(ashlar__check_operands(
-        device, "a sum",
-        (const ashlar_operand[]){{"to", to, bytes, true}, {"from", from, bytes, true}, {0}}));
-    return ashlar_launch(device, stream, run_add, &w, sizeof w);
-}
-
 typedef struct bucket {
     size_t tensors;   /* number of tensors that are not frozen; 0: the bucket is never sent */
     size_t missing;   /* how many of these are not final yet in this step */

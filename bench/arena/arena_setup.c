@@ -193,8 +193,8 @@ static ashlar_status save_state(ashlar_arena_setup *s) {
 static ashlar_status load_state(ashlar_arena_setup *s) {
     ashlar_checkpoint *file = NULL;
     ASHLAR_TRY(ashlar_checkpoint_open(s->state_file, &file));
-    const ashlar_status status =
-        ashlar_checkpoint_load(s->arena, file, ASHLAR_CHECKPOINT_STATE, s->stream);
+    const ashlar_status status = ashlar_checkpoint_load(
+        s->arena, file, &(ashlar_load_options){.flags = ASHLAR_CHECKPOINT_STATE}, s->stream, NULL);
     ashlar_checkpoint_close(file);
     return status;
 }

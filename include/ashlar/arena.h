@@ -71,7 +71,7 @@ typedef enum ashlar_region {
 
 /* How an optimizer treats a tensor. All fields 0: nothing special. */
 typedef struct ashlar_tensor_options {
-    bool is_frozen;    /* never updated, and its gradient is not part of the norm */
+    bool is_frozen;    /* not updated, and its gradient is not part of the norm */
     bool has_no_decay; /* weight decay does not apply */
     double rate_scale; /* multiplies the learning rate; > 0, and 0 stands for 1 */
 } ashlar_tensor_options;
@@ -124,7 +124,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_add_group(ashlar_arena *
                                                                   const ashlar_tensor_spec *specs,
                                                                   size_t count, size_t *first);
 
-/* Choose how optimizers treat `tensor`. Existing optimizers keep the options they were made with.
+/* Choose how optimizers treat `tensor`, from their next step on: ashlar_optimizer_follow().
  *
  * Errors: ASHLAR_EINVAL (no such tensor; rate_scale negative or not finite). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
@@ -400,10 +400,10 @@ ASHLAR_API void *ashlar_arena_rebase(const ashlar_arena *from, const ashlar_aren
  * Threads: one at a time per arena; any thread may read an open file.
  */
 
-/* Flags of a save or load; 0: the parameters only, unconverted. */
+/* Flags of a save or load; 0: the parameters only, and a load of all of them. */
 enum {
     ASHLAR_CHECKPOINT_STATE = 1,   /* also the optimizer's state: moments and masters */
-    ASHLAR_CHECKPOINT_CONVERT = 2, /* load: parameters may have another type in the file */
+    ASHLAR_CHECKPOINT_PARTIAL = 2, /* load: only what fits */
 };
 
 /* One text of the metadata. */
@@ -434,49 +434,106 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_save(
 
 typedef struct ashlar_checkpoint ashlar_checkpoint;
 
+/* One tensor of an open file. It may have a type or a rank that no arena has. */
+typedef struct ashlar_checkpoint_tensor {
+    const char *name;    /* UTF-8 */
+    const char *dtype;   /* the format's name of its type: "F32", "I64" and so on */
+    size_t rank;         /* 0: one element */
+    const size_t *shape; /* [rank]; a dimension may be 0 */
+    size_t offset;       /* where its elements begin in the file: row-major, little-endian */
+    size_t bytes;        /* of all elements */
+} ashlar_checkpoint_tensor;
+
 /*
  * Open a file and check everything in it except the tensors' values, which a load reads.
  *
  * Ownership: the caller owns *out until ashlar_checkpoint_close(). Meanwhile the file may be
  *            replaced, which changes nothing. Do not write into it: a load reads what is in it by
  *            then.
- * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (the file is damaged, or a tensor has a type that ashlar
- *            does not know; the detail names the file and the reason), ASHLAR_EHOSTMEM.
+ * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (the file is damaged, or no safetensors file; the detail
+ *            names the file, the reason, and how to convert what torch.save() wrote),
+ *            ASHLAR_EHOSTMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_open(const char *path,
                                                                   ashlar_checkpoint **out);
 
 ASHLAR_API void ashlar_checkpoint_close(ashlar_checkpoint *file); /* NULL is allowed */
 
+/* The number of tensors; and tensor i, in the order of the data, with all that it points to valid
+ * until the file is closed. Requires i < ashlar_checkpoint_count(). */
+ASHLAR_API size_t ashlar_checkpoint_count(const ashlar_checkpoint *file);
+ASHLAR_API const ashlar_checkpoint_tensor *ashlar_checkpoint_at(const ashlar_checkpoint *file,
+                                                                size_t i);
+
 /* The metadata's text for `key`, valid until the file is closed; NULL if the key is not there. */
 ASHLAR_API const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char *key);
+
+/* How a load finds the arena's tensors in a file. All fields 0: by the same names, all of them. */
+typedef struct ashlar_load_options {
+    unsigned flags; /* a set of the flags above */
+
+    /* [rename_count] names in the file and in the arena. The first pair whose key is a tensor's
+     * name gives its name in the arena. A key that is empty or ends in a dot matches every name
+     * that begins with it, and the value takes its place: {"module.", ""}, {"", "encoder."}. A
+     * value of NULL leaves the tensor out. Moments and masters follow their parameter's name. No
+     * name that is made so is longer than 1023 bytes. */
+    const ashlar_checkpoint_pair *renames;
+    size_t rename_count;
+
+    /* The arena's name for a name in the file, until the next call; NULL: leave it out. In place
+     * of `renames`, if it is not NULL. */
+    const char *(*map)(void *user, const char *name);
+    void *user;
+} ashlar_load_options;
+
+/* Tensors of one kind. `first` is NULL if there are none; the file or the arena owns it. */
+typedef struct ashlar_load_count {
+    size_t count;
+    const char *first; /* the first one's name */
+} ashlar_load_count;
+
+/* What a load found. Moments and masters count like parameters, under their parameter's name if
+ * they are missing. */
+typedef struct ashlar_load_report {
+    size_t loaded;
+    size_t converted;              /* of these, from another type */
+    ashlar_load_count missing;     /* of the arena, and not in the file */
+    ashlar_load_count left_over;   /* of the file, and neither in the arena nor left out */
+    ashlar_load_count other_shape; /* of the file; the arena's tensor has another shape */
+    ashlar_load_count other_type;  /* of the file; it cannot be converted to the arena's type */
+} ashlar_load_report;
 
 /*
  * Fill the arena from an open file. Waits for `stream`.
  *
- * Every parameter must be in the file with the shape that it has in the arena. It must also have
- * the same type, unless ASHLAR_CHECKPOINT_CONVERT is given: then F16, BF16, F32 and F64 are
- * converted into each other, rounded to the nearest (F64 to F16 and BF16 by way of F32); a value
- * too large for the type becomes infinite. If the arena has masters, they are always filled: from
- * the file's masters or, if it has none, from the file's parameters before these are rounded.
+ * Every parameter must be in the file with the shape that it has in the arena, and every tensor of
+ * the file must have its place, unless `options` leaves it out. F16, BF16, F32 and F64 parameters
+ * are converted into each other, rounded once to the nearest, ties to even; a value too large for
+ * the type becomes infinite. If the arena has masters, they are always filled: from the file's
+ * masters or, if it has none, from the file's parameters before these are rounded.
  *
  * Without ASHLAR_CHECKPOINT_STATE the arena's moments stay as they are, and moments in the file are
  * ignored. With ASHLAR_CHECKPOINT_STATE the file must have exactly the arena's moments, with the
- * same types, and no master that the arena lacks; otherwise the load is refused.
+ * same types, and no master that the arena lacks.
  *
- * flags   a set of the flags above
+ * With ASHLAR_CHECKPOINT_PARTIAL what fits is loaded, the other tensors of the arena keep their
+ * values, and the report says what did not fit. A master follows its parameter.
  *
- * Errors: ASHLAR_EFORMAT (a tensor is missing, has another type or shape, or is not in the arena;
- *         the detail names it), ASHLAR_EINVAL (not committed, flags), ASHLAR_EHOSTMEM: the arena
- *         has not changed. ASHLAR_EIO (the file was cut since it was opened), ASHLAR_EDRIVER: some
- *         of the regions' bytes may have changed.
- * Cost:   2 MiB of host memory, and a copy to the device for each MiB of a region, while the next
- *         MiB is read from the file.
+ * options   NULL: all fields 0
+ * report    NULL is allowed; written if the status is ASHLAR_OK, or ASHLAR_EFORMAT for what does
+ *           not fit
+ *
+ * Errors: ASHLAR_EFORMAT (something does not fit; the detail names the first tensor of each kind),
+ *         ASHLAR_EINVAL (not committed, flags, two tensors of the file for one of the arena),
+ *         ASHLAR_EHOSTMEM: the arena has not changed. ASHLAR_EIO (the file was cut since it was
+ *         opened), ASHLAR_EDRIVER: some of the regions' bytes may have changed.
+ * Cost:   2 MiB of host memory, and a copy to the device for each MiB of a region, in which the
+ *         next one is read; from a region in which something is kept, also a copy back. A software
+ *         device's regions are read in place.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_load(ashlar_arena *arena,
-                                                                  const ashlar_checkpoint *file,
-                                                                  unsigned flags,
-                                                                  ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_load(
+    ashlar_arena *arena, const ashlar_checkpoint *file, const ashlar_load_options *options,
+    ashlar_stream stream, ashlar_load_report *report);
 
 ASHLAR_END_DECLS
 

@@ -22,14 +22,14 @@ ASHLAR_BEGIN_DECLS
 
 #define ASHLAR_OPTIMIZER_ENUM(name, text) ASHLAR_OPTIMIZER_##name,
 typedef enum ashlar_optimizer_kind {
-    ASHLAR_OPTIMIZER_MAP(ASHLAR_OPTIMIZER_ENUM)
-    ASHLAR_OPTIMIZER_COUNT
+    ASHLAR_OPTIMIZER_MAP(ASHLAR_OPTIMIZER_ENUM) ASHLAR_OPTIMIZER_COUNT
 } ashlar_optimizer_kind;
 
 /*
- * An optimizer's configuration, with its step t (from 1) on a parameter p with gradient G. A field
- * that a kind does not mention is ignored. The formulas, names and defaults are those of
- * torch.optim (PyTorch 2):
+ * An optimizer's configuration, with update t (from 1) of a parameter p with gradient G. A tensor
+ * that is frozen (ashlar_arena_set_options()) misses steps, which do not count in its t: like
+ * PyTorch's `step`, that of each tensor is its own. A field that a kind does not mention is
+ * ignored. The formulas, names and defaults are those of torch.optim (PyTorch 2):
  *
  *   norm  = |G| gradient_scale / loss_scale         over every tensor that is not frozen
  *   g     = G gradient_scale / loss_scale min(1, clip_norm / norm)
@@ -73,9 +73,9 @@ typedef struct ashlar_optimizer_config {
 
 /* What an optimizer keeps in device memory besides the moments. */
 typedef struct ashlar_optimizer_state {
-    uint64_t step;       /* steps done, not counting skipped ones */
-    uint64_t skipped;    /* steps that were skipped */
-    double norm;         /* of the last step's gradients, unscaled, before clipping */
+    uint64_t step;     /* steps done, not counting skipped ones */
+    uint64_t skipped;  /* steps that were skipped */
+    double norm;       /* of the last step's gradients, unscaled, before clipping */
     double loss_scale; /* for the next step; 1 without loss scaling; 0 stands for the initial one */
     uint32_t good_steps; /* in a row, since loss_scale changed */
     uint32_t is_skipped; /* 1: the last step was skipped */
@@ -111,8 +111,8 @@ ASHLAR_API unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *conf
 typedef struct ashlar_optimizer ashlar_optimizer;
 
 /*
- * Make an optimizer at step 0, for the arena's tensors and their present options. It takes one
- * block of device memory, for its state, the runs of tensors with equal options, and partial sums.
+ * Make an optimizer at step 0. It takes one block of device memory, for its state, the runs of
+ * tensors with equal options, how often each was updated, and partial sums.
  *
  * Ownership: the caller owns *out; the arena must outlive it. ashlar_optimizer_destroy() frees
  *            the block in the order of `stream`, and allows NULL. On a CUDA device it waits for all
@@ -143,8 +143,10 @@ ASHLAR_API double ashlar_optimizer_learning_rate(const ashlar_optimizer *optimiz
  *
  * If a gradient of a tensor that is not frozen is not finite, the step is skipped: only `norm`,
  * `skipped`, `is_skipped` and, with loss scaling, `loss_scale` and `good_steps` change. No step
- * changes gradients. The first step sets the masters of fp16 and bf16 parameters from the
- * parameters.
+ * changes gradients. The first update of an fp16 or bf16 tensor sets its masters from the
+ * parameters. Nothing of a frozen tensor is changed or read.
+ *
+ * The step follows options that were set since the last one, see ashlar_optimizer_follow().
  *
  * Stream:  queued; it is the device that decides, without a host wait.
  * Errors:  ASHLAR_EINVAL (a value outside its range, or a rate that fp32 cannot hold),
@@ -158,6 +160,23 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step(ashlar_optimize
                                                                  double learning_rate,
                                                                  double gradient_scale,
                                                                  ashlar_stream stream);
+
+/*
+ * Queue the present options of the arena's tensors, for steps queued or launched from now on. Each
+ * step does so by itself; call this for steps of captured graphs, before the capture or between two
+ * launches. A captured step reads from device memory which tensors are frozen. But its launches are
+ * those of the runs at the capture: so freeze every tensor that may be frozen later once before it,
+ * which makes a run of its own of it. A captured step that no longer fits, since a tensor was
+ * frozen for the first time, or has another rate or decay, is skipped, and its norm is NaN.
+ *
+ * Change options between steps, not between the calls of one.
+ *
+ * Errors: ASHLAR_EINVAL (options have changed, and `stream` is being captured), ASHLAR_EHOSTMEM,
+ * and those of ashlar_copy_to_device() and ashlar_launch(). Cost:   O(tensors), one copy and one
+ * launch if options have changed; no device memory is taken.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_follow(ashlar_optimizer *optimizer,
+                                                                   ashlar_stream stream);
 
 /*
  * The same in three calls, for ranks that each own ranges of the arena, such as a shard of each
@@ -195,8 +214,9 @@ ASHLAR_API const double *ashlar_optimizer_loss_scale_address(const ashlar_optimi
  * Queue a copy of the state to the host or to the device. The host may read it after
  * ashlar_stream_synchronize(); ashlar_optimizer_copy_state_to_device() has read *state when it
  * returns. Parameters, moments, masters and this state are all that a resumed training needs to
- * continue with the same bits. A state with step 0 makes the next step the first one. Copying a
- * state to the device also forgets the sums of a failed step that was never decided.
+ * continue with the same bits; if a tensor was ever frozen, also ashlar_optimizer_get_updates(). A
+ * state with step 0 makes the next step the first one, of every tensor. Copying a state to the
+ * device also forgets the sums of a failed step that was never decided.
  *
  * Errors: ASHLAR_EINVAL (to the device, with loss scaling: a loss_scale that fp32 cannot hold), and
  * those of ashlar_copy_to_host() and ashlar_copy_to_device().
@@ -206,7 +226,64 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_host(
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_device(
     ashlar_optimizer *optimizer, const ashlar_optimizer_state *state, ashlar_stream stream);
 
-/* ---- schedules: the learning rate of every step of a training ---- */
+/*
+ * How often each tensor was updated, or ASHLAR_UPDATED_ALWAYS for one that was never frozen: once
+ * in each step. _set_: set that again, after the state, in an optimizer of an equal arena with
+ * equal options; tensors with ASHLAR_UPDATED_ALWAYS have missed no step of the state's.
+ *
+ * updates   [ashlar_arena_tensor_count()]
+ *
+ * Stream: ashlar_optimizer_get_updates() waits for it; _set_ is queued, and has read updates[].
+ * Errors: ASHLAR_EHOSTMEM, and those of the copies and of ashlar_optimizer_follow().
+ */
+#define ASHLAR_UPDATED_ALWAYS UINT64_MAX
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_get_updates(
+    const ashlar_optimizer *optimizer, uint64_t *updates, ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_set_updates(ashlar_optimizer *optimizer,
+                                                                        const uint64_t *updates,
+                                                                        ashlar_stream stream);
+
+/* ---- a whole training in a file ---- */
+
+/* Where a training stands. */
+typedef struct ashlar_training_state {
+    uint64_t step; /* steps done, skipped ones among them: so many batches were drawn */
+    uint64_t seed; /* of what the program draws at random, such as the order of its batches */
+    ashlar_optimizer_state optimizer; /* a save ignores it: it asks the optimizer */
+} ashlar_training_state;
+
+/*
+ * Save all that a training needs to continue with the same bits: parameters, moments, masters, the
+ * optimizer's state and *state. The file is one of ashlar_checkpoint_save(), with "ashlar.step",
+ * "ashlar.seed", "ashlar.optimizer_state" and "ashlar.updates" in its metadata: the last is the
+ * number of tensors that were ever frozen, each with its updates as "ashlar.updates.NAME". Which
+ * tensors are frozen is the program's to know. Waits for `stream`.
+ *
+ * metadata   [metadata_count], the program's own, under other keys; may be NULL if there is none
+ *
+ * Errors: those of ashlar_checkpoint_save() and ashlar_optimizer_copy_state_to_host().
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_training_save(const ashlar_arena *arena, const ashlar_optimizer *optimizer, const char *path,
+                     const ashlar_training_state *state, const ashlar_checkpoint_pair *metadata,
+                     size_t metadata_count, ashlar_stream stream);
+
+/*
+ * Load it again: fill the arena, whose tensors and moments must be those of the file, give the
+ * optimizer its state, and set *out. Waits for `stream`. In a file without "ashlar.updates", of an
+ * earlier version, tensors that are frozen now have had no update, and the others one in each step.
+ *
+ * Errors: ASHLAR_EFORMAT (the file holds no whole training), and those of ashlar_checkpoint_load()
+ *         and ashlar_optimizer_copy_state_to_device(). What is said there about the arena holds
+ *         here; *out is set on success only.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_training_load(ashlar_arena *arena,
+                                                                ashlar_optimizer *optimizer,
+                                                                const ashlar_checkpoint *file,
+                                                                ashlar_stream stream,
+                                                                ashlar_training_state *out);
+
+/* ---- schedules ---- */
 
 /* One row per kind of schedule: name, text. */
 #define ASHLAR_SCHEDULE_MAP(X) \

@@ -103,7 +103,7 @@ typedef struct ashlar_rnn_config {
     ashlar_rnn_bias bias;
     size_t directions; /* D; 0 and 1: forward, 2: forward and reverse */
     size_t projection; /* P, 1 .. H-1, LSTM only; 0: none */
-    double dropout;    /* [0, 1): share of the outputs between layers that training zeroes */
+    double dropout;    /* [0, 1): share of outputs between layers that training zeroes; L = 1: 0 */
     ashlar_rnn_math math;
     ashlar_rnn_algorithm algorithm;
 } ashlar_rnn_config;
@@ -161,11 +161,7 @@ typedef struct ashlar_rnn ashlar_rnn;
 
 /* A padded batch: sequence b has lengths[b] of `steps` time steps.
  *
- * cuDNN takes up to 65,535 time steps at once. More are run, on every device, in as few chunks as
- * possible, of about equal length: forward carries the states from chunk to chunk, backward their
- * gradients from the last chunk to the first. What is computed is the same, but the gradients of
- * weights are summed in another order. The stack must have one direction, and each sequence must
- * reach the last chunk. */
+ * cuDNN takes up to 65,535 time steps at once. A model (model.h) cuts a longer batch into chunks. */
 typedef struct ashlar_rnn_batch {
     size_t steps;           /* T, 1.. */
     size_t batch;           /* B, 1.. */
@@ -270,8 +266,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_declare(ashlar_arena *aren
  * inference. A longer batch may need fewer bytes (with cuDNN): for buffers that suit all lengths up
  * to a maximum, take the largest result over these lengths.
  *
- * Errors: ASHLAR_EINVAL (steps, batch), ASHLAR_EOVERFLOW, ASHLAR_ENOTSUP (more than 65,535 steps
- *         in two directions); with cuDNN also those of ashlar_rnn_forward(). The results are
+ * Errors: ASHLAR_EINVAL (steps, batch), ASHLAR_EOVERFLOW, with cuDNN also those of
+ *         ashlar_rnn_forward(), and ASHLAR_ENOTSUP (more than 65,535 steps). The results are
  * written only on ASHLAR_OK. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rnn, size_t steps,
                                                             size_t batch, bool training,
@@ -301,6 +297,11 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_prepare(const ashlar_rnn *
                                                               ashlar_stream stream);
 
 /* Queue one of the three passes. ashlar_rnn_buffers says what each reads and writes.
+ *
+ * A reserve serves one ashlar_rnn_backward_data(), which overwrites what forward left in it, and
+ * behind that any number of backward_weights. The CPU asks when a pass runs: one that finds another
+ * reserve does not run, and the device's later calls fail with ASHLAR_EDRIVER and a line that says
+ * so. cuDNN does not ask.
  *
  * Stream: queued. With cuDNN and dropout, neither the first training forward nor any with
  *         dropout_restarts may be captured.

@@ -188,7 +188,7 @@ size_t ashlar__batcher_array_bytes(const ashlar_batcher *batcher) {
     return batcher->longest * batcher->batch * sizeof(int32_t);
 }
 
-/* ---- batch split: micro-batches, parts and chunks; the image of a batch ---- */
+/* ---- batch split: micro-batches and parts; the image of a batch ---- */
 
 static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
@@ -204,25 +204,35 @@ static size_t piece_of(size_t size, size_t all) {
 }
 
 ashlar_batch_split ashlar__batch_split_make(const ashlar_batch_split_config *config, size_t steps) {
-    ashlar_batch_split split = {.steps = steps, .micro = config->micro == 0 ? 1 : config->micro};
-    split.count = config->batch / split.micro;
-    split.part = piece_of(config->part, steps);
-    split.chunk = piece_of(config->chunk, split.part);
+    ashlar_batch_split split = {.config = *config, .steps = steps};
+    ashlar_batch_split_config *c = &split.config;
+    c->shards = c->shards == 0 ? 1 : c->shards;
+    c->own = c->own == 0 ? c->shards : c->own;
+    c->pieces = c->pieces == 0 ? 1 : c->pieces;
+    split.micro = c->own * c->pieces;
+    split.count = c->batch / (c->shards * c->pieces);
+    split.part = piece_of(c->part, steps);
     split.parts = divide_up(steps, split.part);
-    split.chunks = divide_up(split.part, split.chunk);
-    ASHLAR_CHECK2(split.count * split.micro == config->batch);
-    ASHLAR_CHECK2(split.parts * split.part >= steps && split.chunks * split.chunk >= split.part);
-    split.extra = split.parts * split.chunks * config->batch;
-    split.image = 2 * steps * config->batch + split.extra;
+    ASHLAR_CHECK2(split.count * c->shards * c->pieces == c->batch);
+    ASHLAR_CHECK2(split.parts * split.part >= steps);
+    split.extra = split.parts * split.micro * split.count;
+    split.image = 2 * steps * split.micro * split.count + split.extra;
     return split;
 }
 
-/* Copy a [T, B] array so that each micro-batch's columns become a contiguous [T, B/N] array. */
+/* The batch's column that is column `at` of a micro-batch. */
+static size_t column_of(const ashlar_batch_split *split, size_t micro, size_t at) {
+    const ashlar_batch_split_config *c = &split->config;
+    return c->first + micro / c->pieces + (micro % c->pieces * split->count + at) * c->shards;
+}
+
+/* Each micro-batch's columns of a [T, B] array become an array [T, C] of their own. */
 static void fill_tokens(const ashlar_batch_split *split, const int32_t *tokens, int32_t *image) {
-    const size_t batch = split->micro * split->count;
     for (size_t m = 0; m < split->micro; m++) {
-        for (size_t t = 0; t < split->steps; t++, image += split->count) {
-            memcpy(image, tokens + t * batch + m * split->count, split->count * sizeof *image);
+        for (size_t t = 0; t < split->steps; t++) {
+            for (size_t i = 0; i < split->count; i++) {
+                *image++ = tokens[t * split->config.batch + column_of(split, m, i)];
+            }
         }
     }
 }
@@ -233,16 +243,11 @@ static int32_t length_within(int32_t length, size_t first, size_t room) {
 }
 
 static void fill_lengths(const ashlar_batch_split *split, const int32_t *lengths, int32_t *image) {
-    const size_t batch = split->micro * split->count;
     for (size_t p = 0; p < split->parts; p++) {
-        for (size_t b = 0; b < batch; b++) {
-            for (size_t c = 0; c < split->chunks; c++) {
-                const size_t first = c * split->chunk;
-                const size_t room =
-                    first < split->part ? smaller(split->chunk, split->part - first) : 0;
-                const size_t row = (p * split->micro + b / split->count) * split->chunks + c;
-                image[row * split->count + b % split->count] =
-                    length_within(lengths[b], p * split->part + first, room);
+        for (size_t m = 0; m < split->micro; m++) {
+            for (size_t i = 0; i < split->count; i++) {
+                *image++ =
+                    length_within(lengths[column_of(split, m, i)], p * split->part, split->part);
             }
         }
     }
@@ -263,35 +268,21 @@ void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batc
 ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, size_t micro,
                                                size_t part) {
     const size_t tokens = split->steps * split->micro * split->count, first = part * split->part;
-    const size_t row = (part * split->micro + micro) * split->chunks;
+    const size_t row = part * split->micro + micro;
     ASHLAR_CHECK2(micro < split->micro && part < split->parts);
     ashlar_batch_window w = {.steps = smaller(split->part, split->steps - first)};
     w.inputs = (micro * split->steps + first) * split->count;
     w.targets = tokens + w.inputs;
     w.lengths = 2 * tokens + row * split->count;
-    w.rnn_lengths = split->image + row * split->count;
+    w.host_lengths = split->image + row * split->count;
     return w;
 }
 
 size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, size_t part,
-                                  const int32_t *lengths, size_t batch) {
+                                  const int32_t *lengths) {
     size_t tokens = 0;
-    for (size_t b = 0; b < batch; b++) {
+    for (size_t b = 0; b < split->config.batch; b++) {
         tokens += (size_t)length_within(lengths[b], part * split->part, split->part);
     }
     return tokens;
-}
-
-void ashlar__batch_take_shards(const ashlar_batch *from, size_t batch, size_t all, size_t first,
-                               size_t count, ashlar_batch *to) {
-    const size_t each = batch / all, columns = each * count;
-    ASHLAR_CHECK2(each * all == batch && first + count <= all);
-    for (size_t c = 0; c < columns; c++) {
-        const size_t column = first + c / each + c % each * all;
-        to->lengths[c] = from->lengths[column];
-        for (size_t step = 0; step < from->steps; step++) {
-            to->inputs[step * columns + c] = from->inputs[step * batch + column];
-            to->targets[step * columns + c] = from->targets[step * batch + column];
-        }
-    }
 }

@@ -54,15 +54,19 @@ typedef struct ashlar_rnn_backend {
     ashlar_status (*restart_dropout)(const ashlar_rnn *rnn, uint64_t seed, ashlar_stream stream);
     /* true: backward reads forward's y, hx and cx again; false: it reads only the reserve */
     bool backward_reads_output;
+    size_t most_steps; /* of a pass; 0: any number */
 } ashlar_rnn_backend;
 
-/* All fields but what `state` points to stay as ashlar_rnn_create() has set them. */
+/* All fields but the last stay as ashlar_rnn_create() has set them, but not what `state` points to.
+ */
 struct ashlar_rnn {
     ashlar_device *device;
     const ashlar_rnn_backend *backend;
     ashlar_rnn_layout layout;
-    size_t most_steps; /* a pass over more steps is cut into chunks (rnn.c) */
     void *state;       /* the back end's; NULL: it has none */
+    /* On the CPU, of an fp32 stack: prepared matrices are bf16, which only inference step by step
+     * reads (rnn_cpu.h); other passes read the weights themselves. */
+    bool prepares_bf16;
 };
 
 /* The CPU: passes are host functions in stream order, on a software device's memory. */

@@ -1,5 +1,5 @@
-/* backend_cpu.c - the CPU's back end for RNNs: queues passes as host functions on a stream, with
- * the loops for the best instruction set of the processor. */
+/* backend_cpu.c - the CPU's back end for RNNs: queues passes, and prepared linear layers, as host
+ * functions on a stream, with the loops for the best instruction set of the processor. */
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
@@ -63,6 +63,9 @@ static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                     .dropout_first = batch->dropout_first,
                                     .dropout_stride = batch->dropout_stride,
                                     .b = *buffers};
+    c->args.layout = &rnn->layout;
+    c->args.is_bf16 = rnn->prepares_bf16 && ashlar__rnn_is_step(&c->args);
+    c->args.b.prepared = rnn->prepares_bf16 && !c->args.is_bf16 ? NULL : buffers->prepared;
     c->varying = *varying;
     for (size_t b = 0; b < count; b++) {
         c->lengths[b] = batch->lengths != NULL ? batch->lengths[b] : (int32_t)batch->steps;
@@ -94,14 +97,15 @@ static void run_prepare(void *copied) {
 }
 
 static size_t prepared_bytes(const ashlar_rnn *rnn) {
-    return ashlar__rnn_prepared_bytes(&rnn->layout, false);
+    return ashlar__rnn_prepared_bytes(&rnn->layout, rnn->prepares_bf16);
 }
 
 static ashlar_status prepare(const ashlar_rnn *rnn, const void *weights, void *prepared,
                              ashlar_stream stream) {
-    const prepare_call c = {.run = ashlar__rnn_loops_of(rnn->layout.config.dtype)->prepare,
-                            .layout = rnn->layout,
-                            .args = {.weights = weights, .prepared = prepared}};
+    const prepare_call c = {
+        .run = ashlar__rnn_loops_of(rnn->layout.config.dtype)->prepare,
+        .layout = rnn->layout,
+        .args = {.is_bf16 = rnn->prepares_bf16, .weights = weights, .prepared = prepared}};
     const ashlar_operand operands[] = {
         {"weights", weights, rnn->layout.elements * ashlar_dtype_bytes(rnn->layout.config.dtype),
          true},
@@ -109,6 +113,31 @@ static ashlar_status prepare(const ashlar_rnn *rnn, const void *weights, void *p
         {0}};
     ASHLAR_TRY(ashlar__check_operands(rnn->device, "ashlar_rnn_prepare", operands));
     return ashlar_launch(rnn->device, stream, run_prepare, &c, sizeof c);
+}
+
+/* ---- prepared linear layers ---- */
+
+typedef struct linear_call {
+    ashlar_linear_function *run;
+    ashlar_prepared_linear linear;
+} linear_call;
+
+static void run_linear(void *copied) {
+    const linear_call *const c = copied;
+    c->run(&c->linear);
+}
+
+ashlar_status ashlar__linear_prepare(ashlar_device *device, const ashlar_prepared_linear *linear,
+                                     ashlar_stream stream) {
+    const linear_call c = {ashlar__rnn_loops_of(linear->dtype)->prepare_linear, *linear};
+    return ashlar_launch(device, stream, run_linear, &c, sizeof c);
+}
+
+ashlar_status ashlar__linear_run_prepared(ashlar_device *device,
+                                          const ashlar_prepared_linear *linear,
+                                          ashlar_stream stream) {
+    const linear_call c = {ashlar__rnn_loops_of(linear->dtype)->linear, *linear};
+    return ashlar_launch(device, stream, run_linear, &c, sizeof c);
 }
 
 static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,

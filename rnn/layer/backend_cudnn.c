@@ -376,10 +376,14 @@ static ashlar_status restart_dropout(const ashlar_rnn *rnn, uint64_t seed_value,
     return status;
 }
 
+/* The most time steps that cuDNN takes at once. */
+enum { STEPS_MAX = 65535 };
+
 const ashlar_rnn_backend ashlar__rnn_backend_cudnn = {.name = "cudnn",
                                                       .create = create,
                                                       .destroy = destroy,
                                                       .sizes = sizes,
                                                       .queue = queue,
                                                       .restart_dropout = restart_dropout,
-                                                      .backward_reads_output = true};
+                                                      .backward_reads_output = true,
+                                                      .most_steps = STEPS_MAX};

@@ -303,8 +303,8 @@ static ashlar_status take_states(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ashlar_driver *driver = rnn->device->driver;
     size_t bytes = 0;
     cu_ptr states = 0;
-    if (rnn->layout.config.dropout == 0 || rnn->layout.config.layers == 1) {
-        return ASHLAR_OK; /* dropout applies only between layers */
+    if (rnn->layout.config.dropout == 0) {
+        return ASHLAR_OK;
     }
     ASHLAR_CUDNN_TRY(s->cudnn, dropout_states_size, cudnnDropoutGetStatesSize, (s->handle, &bytes));
     cu_result result;

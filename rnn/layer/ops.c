@@ -131,14 +131,18 @@ static size_t strided_bytes(size_t rows, size_t stride, size_t width, size_t ite
     return ashlar__mul(width, item, &last) && ashlar__add(before, last, &bytes) ? bytes : SIZE_MAX;
 }
 
-/* Define the check of an operation's arguments: has_sizes is true if no size is 0. */
-#define DEFINE_CHECK(op, kind, has_sizes, ...)                                                 \
+/* Check that no size is 0 (has_sizes says so), the numbers, and the buffers. */
+#define DEFINE_CHECK_OF(op, kind, has_sizes, is_right, wrong, ...)                             \
     static ashlar_status check_##op(const ashlar_ops *ops, const ashlar_##kind##_args *args) { \
         const size_t item = ashlar_dtype_bytes(ops->dtype);                                    \
         ASHLAR_FAIL_IF(!(has_sizes), ASHLAR_EINVAL, "ashlar_" #op ": a size is 0");            \
+        ASHLAR_FAIL_IF(!(is_right), ASHLAR_EINVAL, "ashlar_" #op ": " wrong);                  \
         return ashlar__check_operands(ops->device, "ashlar_" #op,                              \
                                       (const ashlar_operand[]){__VA_ARGS__, {0}});             \
     }
+
+#define DEFINE_CHECK(op, kind, has_sizes, ...) \
+    DEFINE_CHECK_OF(op, kind, has_sizes, true, "", __VA_ARGS__)
 
 DEFINE_CHECK(embedding_forward, embedding,
              has_batch(args->steps, args->batch, args->width) && args->classes > 0, LENGTHS(),
@@ -159,17 +163,23 @@ DEFINE_CHECK(linear_backward, linear, has_batch(args->rows, args->in, args->out)
              NEED_IF(args->dweight != NULL, x, args->rows, args->in, item),
              MAY(dx, args->rows, args->in, item), MAY(dweight, args->out, args->in, item),
              MAY(dbias, args->out, 1, item))
-DEFINE_CHECK(cross_entropy, cross_entropy, has_batch(args->steps, args->batch, args->classes),
-             LENGTHS(), NEED(logits, positions(args->steps, args->batch), args->classes, item),
-             NEED(targets, args->steps, args->batch, sizeof(int32_t)),
-             MAY(weight_at, 1, 1, sizeof(double)),
-             MAY(dlogits, positions(args->steps, args->batch), args->classes, item),
-             LOSS(positions(args->steps, args->batch)))
-DEFINE_CHECK(squared_error, squared_error, has_batch(args->steps, args->batch, args->width),
-             LENGTHS(), NEED(outputs, positions(args->steps, args->batch), args->width, item),
-             NEED(targets, positions(args->steps, args->batch), args->width, item),
-             MAY(doutputs, positions(args->steps, args->batch), args->width, item),
-             LOSS(positions(args->steps, args->batch)))
+DEFINE_CHECK_OF(cross_entropy, cross_entropy, has_batch(args->steps, args->batch, args->classes),
+                args->smoothing >= 0 && args->smoothing <= 1, "smoothing is not in 0..1", LENGTHS(),
+                NEED(logits, positions(args->steps, args->batch), args->classes, item),
+                NEED(targets, args->steps, args->batch, sizeof(int32_t)),
+                MAY(weight_at, 1, 1, sizeof(double)), MAY(class_weights, args->classes, 1, item),
+                MAY(position_weights, args->steps, args->batch, item),
+                MAY(dlogits, positions(args->steps, args->batch), args->classes, item),
+                LOSS(positions(args->steps, args->batch)))
+DEFINE_CHECK_OF(squared_error, squared_error, has_batch(args->steps, args->batch, args->width),
+                (unsigned)args->kind < ASHLAR_ELEMENT_LOSS_COUNT &&
+                    (args->kind != ASHLAR_ELEMENT_HUBER || args->delta > 0),
+                "kind or delta", LENGTHS(),
+                NEED(outputs, positions(args->steps, args->batch), args->width, item),
+                NEED(targets, positions(args->steps, args->batch), args->width, item),
+                MAY(mask, args->steps, args->batch, item), MAY(weight_at, 1, 1, sizeof(double)),
+                MAY(doutputs, positions(args->steps, args->batch), args->width, item),
+                LOSS(positions(args->steps, args->batch)))
 DEFINE_CHECK(copy_columns, columns,
              args->rows > 0 && args->width > 0 && args->from_stride >= args->width &&
                  args->to_stride >= args->width,
@@ -186,4 +196,11 @@ DEFINE_CHECK(argmax, argmax, args->rows > 0 && args->classes > 0,
         ASHLAR_TRY(check_##op(ops, &args));                                             \
         return ops->backend->op(ops, &args, stream);                                    \
     }
-ASHLAR_OPS_MAP(DEFINE_OP)
+ASHLAR_OPS_PUBLIC_MAP(DEFINE_OP)
+
+#define DEFINE_UNCHECKED(op, kind)                                                          \
+    ashlar_status ashlar__ops_##op(const ashlar_ops *ops, const ashlar_##kind##_args *args, \
+                                   ashlar_stream stream) {                                  \
+        return ops->backend->op(ops, args, stream);                                         \
+    }
+ASHLAR_OPS_MAP(DEFINE_UNCHECKED)

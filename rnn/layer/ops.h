@@ -5,8 +5,11 @@
 
 #include <ashlar/model.h>
 
-/* The operations: name, arguments. A program queues one by ashlar_NAME(ops, args, stream). */
-#define ASHLAR_OPS_MAP(X)            \
+#include "allocator/base/compiler.h"
+
+/* The operations: name, arguments. A program queues one by ashlar_NAME(ops, args, stream), which
+ * checks its arguments. */
+#define ASHLAR_OPS_PUBLIC_MAP(X)     \
     X(embedding_forward, embedding)  \
     X(embedding_backward, embedding) \
     X(linear_forward, linear)        \
@@ -16,12 +19,168 @@
     X(copy_columns, columns)         \
     X(argmax, argmax)
 
-/* Allocate the workspace that the operations can use, and set it (ashlar_ops_set_work()); later
- * calls must be ordered with `stream`. The caller owns *work and frees it after `ops`; it is
- * unchanged if they need none. Errors: those of ashlar_alloc(). */
+/* Those of a model's engine alone; their arguments are below. */
+#define ASHLAR_OPS_INTERNAL_MAP(X) \
+    X(map, map)                    \
+    X(scale_rows, scale_rows)      \
+    X(row_products, row_products)  \
+    X(softmax, softmax)            \
+    X(softmax_back, softmax_back)  \
+    X(drop, drop)                  \
+    X(pool, pool)                  \
+    X(pool_back, pool_back)        \
+    X(swap, swap)                  \
+    X(clip_lengths, clip_lengths)
+
+#define ASHLAR_OPS_MAP(X)    \
+    ASHLAR_OPS_PUBLIC_MAP(X) \
+    ASHLAR_OPS_INTERNAL_MAP(X)
+
+/*
+ * The arguments of the internal operations, in the manner of <ashlar/model.h>. An output is added
+ * to if `adds` says so, and else overwritten; it overlaps an input only where the comment allows
+ * it. Positions past a length are not read.
+ */
+
+typedef enum ashlar_map_kind {
+    ASHLAR_MAP_COPY, /* a */
+    ASHLAR_MAP_ADD,  /* a + b */
+    ASHLAR_MAP_MULTIPLY,
+    ASHLAR_MAP_TANH, /* of a */
+    ASHLAR_MAP_RELU,
+    ASHLAR_MAP_SIGMOID,
+    ASHLAR_MAP_TANH_BACK, /* the gradient: a is the function's result, b the gradient of that */
+    ASHLAR_MAP_RELU_BACK,
+    ASHLAR_MAP_SIGMOID_BACK,
+    ASHLAR_MAP_KIND_COUNT
+} ashlar_map_kind;
+
+typedef struct ashlar_map_args {
+    ashlar_map_kind kind;
+    size_t count;  /* N, 1.. */
+    const void *a; /* [N] */
+    const void *b; /* [N] for ADD, MULTIPLY, and gradients */
+    void *out;     /* [N], may be a or b */
+    bool adds;
+} ashlar_map_args;
+
+/* out[r, j] = a[r, j] * scale[r], and 0 in a row past a length. */
+typedef struct ashlar_scale_rows_args {
+    size_t rows;       /* N, 1..; with lengths T * B */
+    size_t width;      /* of a row, 1.. */
+    const void *a;     /* [N, width] */
+    const void *scale; /* [N]; NULL: all 1 */
+    void *out;         /* [N, width], may be a */
+    bool adds;
+    size_t steps;           /* T; with lengths */
+    size_t batch;           /* B; with lengths */
+    const int32_t *lengths; /* [B], each 0..T; NULL: every row counts */
+    bool is_past;           /* the rows past the lengths count instead, and the others are 0 */
+} ashlar_scale_rows_args;
+
+/* out[r] = the sum over j of a[r, j] * b[r, j]. */
+typedef struct ashlar_row_products_args {
+    size_t rows;   /* N, 1.. */
+    size_t width;  /* of a row, 1.. */
+    const void *a; /* [N, width] */
+    const void *b; /* [N, width] */
+    void *out;     /* [N] */
+    bool adds;
+} ashlar_row_products_args;
+
+/* y = softmax(x / temperature): each row sums to 1. */
+typedef struct ashlar_softmax_args {
+    size_t rows;        /* N, 1.. */
+    size_t width;       /* of a row, 1.. */
+    const void *x;      /* [N, width] */
+    void *y;            /* [N, width], may be x */
+    double temperature; /* below 1 sharpens, above 1 flattens; 0: 1 */
+} ashlar_softmax_args;
+
+/* dx = y * (dy - the sum of dy * y), with temperature 1. */
+typedef struct ashlar_softmax_back_args {
+    size_t rows;    /* N, 1.. */
+    size_t width;   /* of a row, 1.. */
+    const void *y;  /* [N, width] */
+    const void *dy; /* [N, width] */
+    void *dx;       /* [N, width], may be dy */
+    bool adds;
+} ashlar_softmax_back_args;
+
+/* out = a / (1 - rate), and 0 where the element is dropped (dropout.h). The gradient is the same
+ * operation. */
+typedef struct ashlar_drop_args {
+    size_t steps;            /* T, 1.. */
+    size_t batch;            /* B, 1.. */
+    size_t width;            /* of a row, 1.. */
+    double rate;             /* 0 <= rate < 1 */
+    uint64_t seed;           /* the same one drops the same elements */
+    const uint64_t *seed_at; /* device memory; added to the seed when the pass runs; NULL: 0 */
+    uint32_t site;           /* which dropout of the model, below 2^31 */
+    size_t first;            /* row b is sequence first + b * stride */
+    size_t stride;           /* 0: 1 */
+    const void *a;           /* [T, B, width] */
+    void *out;               /* [T, B, width], may be a */
+    bool adds;
+} ashlar_drop_args;
+
+/* Forward: y = one row of each sequence's; a sequence of length 0 gives 0. */
+typedef struct ashlar_pool_args {
+    ashlar_pool_kind kind;
+    size_t steps;           /* T, 1.. */
+    size_t batch;           /* B, 1.. */
+    size_t width;           /* W, 1.. */
+    const int32_t *lengths; /* [B], each 0..T; NULL: all are T */
+    const void *x;          /* [T, B, W] forward; backward of MAX */
+    void *y;                /* [B, W]    forward; backward of MAX, read */
+    const void *dy;         /* [B, W]    backward */
+    void *dx;               /* [T, B, W] backward; 0 past the lengths, unless it adds */
+    bool adds;
+} ashlar_pool_args;
+
+typedef ashlar_pool_args ashlar_pool_back_args;
+
+/* to[i, o, j] = from[o, i, j]. */
+typedef struct ashlar_swap_args {
+    size_t outer, inner; /* O, I, 1.. */
+    size_t width;        /* of a row, 1.. */
+    const void *from;    /* [O, I, width] */
+    void *to;            /* [I, O, width] */
+    bool adds;
+} ashlar_swap_args;
+
+/* out[b] = lengths[b] - first, but at least `least` and at most `steps`: the lengths of a piece of
+ * time. */
+typedef struct ashlar_clip_lengths_args {
+    size_t batch;           /* B, 1.. */
+    size_t first;           /* the piece's first position */
+    size_t steps;           /* of the piece */
+    size_t least;           /* 0..steps */
+    const int32_t *lengths; /* [B]; NULL: all are `whole` */
+    size_t whole;
+    int32_t *out; /* [B], may be lengths */
+} ashlar_clip_lengths_args;
+
+ASHLAR_SHARED_FN int32_t ashlar__clip_length(const ashlar_clip_lengths_args *args, size_t b) {
+    const size_t length = args->lengths == NULL ? args->whole : (size_t)args->lengths[b];
+    const size_t left = length > args->first ? length - args->first : 0;
+    const size_t most = left < args->steps ? left : args->steps;
+    return (int32_t)(most > args->least ? most : args->least);
+}
+
+/* Take what the operations can use of device memory, for calls ordered with `stream`, and give it
+ * to them. *work is the caller's, to be freed after `ops`; unchanged where they need none. Errors:
+ * those of ashlar_alloc(). */
 ASHLAR_BEGIN_DECLS
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_take_work(ashlar_ops *ops, ashlar_allocator *allocator,
                                                       ashlar_stream stream, void **work);
+
+/* Queue an operation whose arguments are known to be right. Stream, threads, results: as the public
+ * operations; errors: only those of queueing. */
+#define ASHLAR_OPS_DECLARE(op, kind)                  \
+    ASHLAR_MUST_CHECK ashlar_status ashlar__ops_##op( \
+        const ashlar_ops *ops, const ashlar_##kind##_args *args, ashlar_stream stream);
+ASHLAR_OPS_MAP(ASHLAR_OPS_DECLARE)
 ASHLAR_END_DECLS
 
 typedef struct ashlar_ops_backend {
@@ -64,17 +223,5 @@ extern const ashlar_ops_backend ashlar__ops_backend_cuda;
     void ashlar__##op##_f32(const ashlar_##kind##_args *args); \
     void ashlar__##op##_f64(const ashlar_##kind##_args *args);
 ASHLAR_OPS_MAP(ASHLAR_OPS_DECLARE_CPU)
-
-typedef struct ashlar_softmax_args {
-    size_t rows;        /* N */
-    size_t classes;     /* V, 1.. */
-    double temperature; /* > 0: below 1 sharpens, above 1 flattens */
-    const void *logits; /* [N, V] */
-    void *probs;        /* [N, V], may be the same memory as logits */
-} ashlar_softmax_args;
-
-/* probs = softmax(logits / temperature), each row sums to 1. */
-void ashlar__softmax_f32(const ashlar_softmax_args *args);
-void ashlar__softmax_f64(const ashlar_softmax_args *args);
 
 #endif /* ASHLAR_OPS_H */

@@ -8,6 +8,7 @@
 #include "arena/compute/cuda_kernels.h"
 #include "allocator/base/host.h"
 #include "allocator/base/shared_library.h"
+#include "rnn/layer/dropout.h"
 #include "rnn/layer/ops_cuda.h"
 
 /* X(field, symbol). A symbol has _v2 where the plain name is only a macro of cuBLAS's header. */
@@ -63,16 +64,10 @@ extern const unsigned long long ashlar__ops_image[]; /* the compiled kernels of 
 static const ashlar_cuda_image image = {.what = "ops", .image = ashlar__ops_image};
 
 #define KERNEL(function, kind) KERNEL_##function,
-enum {
-    ASHLAR_OPS_KERNEL_MAP(KERNEL) KERNEL_loss_count,
-    KERNEL_loss_sum,
-    KERNEL_embedding_link,
-    KERNEL_COUNT
-};
+enum { ASHLAR_OPS_KERNEL_MAP(KERNEL) ASHLAR_OPS_COMMON_MAP(KERNEL) KERNEL_COUNT };
 
-#define FOR_ALL_TYPES \
-    "ashlar_kernel_loss_count", "ashlar_kernel_loss_sum", "ashlar_kernel_embedding_link"
-
+#define X_COMMON(function, kind) "ashlar_kernel_" #function,
+#define FOR_ALL_TYPES ASHLAR_OPS_COMMON_MAP(X_COMMON)
 #define X_F32(function, kind) "ashlar_kernel_" #function "_f32",
 #define X_F64(function, kind) "ashlar_kernel_" #function "_f64",
 #define X_F16(function, kind) "ashlar_kernel_" #function "_f16",
@@ -215,10 +210,58 @@ static ashlar_status queue_copy(const ashlar_ops *ops, const ashlar_columns_args
     return launch(ops, KERNEL_copy_columns, blocks, &copy, stream);
 }
 
-static ashlar_status queue_argmax(const ashlar_ops *ops, const ashlar_argmax_args *args,
-                                  ashlar_stream stream) {
-    return launch(ops, KERNEL_argmax, args->rows, args, stream);
+static ashlar_status queue_map(const ashlar_ops *ops, const ashlar_map_args *args,
+                               ashlar_stream stream) {
+    const size_t item = ashlar_dtype_bytes(ops->dtype), vector = ASHLAR_OPS_VECTOR_BYTES;
+    const uintptr_t places = (uintptr_t)args->a | (uintptr_t)args->b | (uintptr_t)args->out;
+    const bool is_wide = places % vector == 0 && args->count * item % vector == 0;
+    const ashlar_mapped_args mapped = {.map = *args,
+                                       .units = is_wide ? args->count * item / vector : args->count,
+                                       .is_wide = is_wide};
+    return launch(ops, KERNEL_map, divide_up(mapped.units, ASHLAR_OPS_THREADS), &mapped, stream);
 }
+
+static ashlar_status queue_scale(const ashlar_ops *ops, const ashlar_scale_rows_args *args,
+                                 ashlar_stream stream) {
+    ashlar_scaled_args scaled = {.scale = *args,
+                                 .rows = {.count = args->rows, .units = args->width}};
+    const size_t blocks = ashlar__rows_share(&scaled.rows, ASHLAR_OPS_EACH);
+    return launch(ops, KERNEL_scale_rows, blocks, &scaled, stream);
+}
+
+static ashlar_status queue_drop(const ashlar_ops *ops, const ashlar_drop_args *args,
+                                ashlar_stream stream) {
+    ashlar_dropped_args dropped = {
+        .drop = *args,
+        .rows = {.count = args->steps * args->batch,
+                 .units = divide_up(args->width, ASHLAR_DROPOUT_DRAWS) * ASHLAR_DROPOUT_LANES}};
+    const size_t blocks = ashlar__rows_share(&dropped.rows, 1);
+    return launch(ops, KERNEL_drop, blocks, &dropped, stream);
+}
+
+static ashlar_status queue_swap(const ashlar_ops *ops, const ashlar_swap_args *args,
+                                ashlar_stream stream) {
+    ashlar_swapped_args swapped = {.swap = *args,
+                                   .rows = rows_of(ops, args->outer * args->inner, args->width,
+                                                   (matrix){args->from, args->width},
+                                                   (matrix){args->to, args->width})};
+    const size_t blocks = ashlar__rows_share(&swapped.rows, ASHLAR_OPS_EACH);
+    return launch(ops, KERNEL_swap, blocks, &swapped, stream);
+}
+
+/* Define the queueing of a kernel with the operation's arguments. */
+#define DEFINE_QUEUE(op, kind, blocks)                                                       \
+    static ashlar_status queue_##op(const ashlar_ops *ops, const ashlar_##kind##_args *args, \
+                                    ashlar_stream stream) {                                  \
+        return launch(ops, KERNEL_##op, blocks, args, stream);                               \
+    }
+DEFINE_QUEUE(argmax, argmax, args->rows)
+DEFINE_QUEUE(row_products, row_products, args->rows)
+DEFINE_QUEUE(softmax, softmax, args->rows)
+DEFINE_QUEUE(softmax_back, softmax_back, args->rows)
+DEFINE_QUEUE(pool, pool, divide_up(args->batch * args->width, ASHLAR_OPS_THREADS))
+DEFINE_QUEUE(pool_back, pool_back, divide_up(args->batch * args->width, ASHLAR_OPS_THREADS))
+DEFINE_QUEUE(clip_lengths, clip_lengths, divide_up(args->batch, ASHLAR_OPS_THREADS))
 
 /* Define an operation that only queues its kernel. */
 #define DEFINE_SIMPLE(op, kind, queue)                                               \
@@ -232,6 +275,16 @@ static ashlar_status queue_argmax(const ashlar_ops *ops, const ashlar_argmax_arg
 DEFINE_SIMPLE(embedding_forward, embedding, queue_lookup)
 DEFINE_SIMPLE(copy_columns, columns, queue_copy)
 DEFINE_SIMPLE(argmax, argmax, queue_argmax)
+DEFINE_SIMPLE(map, map, queue_map)
+DEFINE_SIMPLE(scale_rows, scale_rows, queue_scale)
+DEFINE_SIMPLE(row_products, row_products, queue_row_products)
+DEFINE_SIMPLE(softmax, softmax, queue_softmax)
+DEFINE_SIMPLE(softmax_back, softmax_back, queue_softmax_back)
+DEFINE_SIMPLE(drop, drop, queue_drop)
+DEFINE_SIMPLE(pool, pool, queue_pool)
+DEFINE_SIMPLE(pool_back, pool_back, queue_pool_back)
+DEFINE_SIMPLE(swap, swap, queue_swap)
+DEFINE_SIMPLE(clip_lengths, clip_lengths, queue_clip_lengths)
 
 /* embedding_backward compares every position's token in each of its blocks. Beyond this many blocks
  * it is faster to link the positions of each token first: docs/kernels.md has the estimate. */
@@ -280,26 +333,53 @@ static size_t loss_work_bytes(size_t positions) {
 
 static ashlar_status cross_entropy(const ashlar_ops *ops, const ashlar_cross_entropy_args *args,
                                    ashlar_stream stream) {
+    const ashlar_loss_count_args count = {.steps = args->steps,
+                                          .batch = args->batch,
+                                          .classes = args->classes,
+                                          .lengths = args->lengths,
+                                          .targets = args->targets,
+                                          .class_weights = args->class_weights,
+                                          .position_weights = args->position_weights,
+                                          .factor = 1,
+                                          .work = args->work};
+    const int kernel = args->smoothing > 0 ? KERNEL_cross_entropy_smooth : KERNEL_cross_entropy;
     ASHLAR_TRY(ashlar__device_enter(ops->device));
     const bool is_given = args->weight_at == NULL && args->weight != 0;
-    ashlar_status status = is_given ? ASHLAR_OK : launch(ops, KERNEL_loss_count, 1, args, stream);
-    ASHLAR_THEN(status, launch(ops, KERNEL_cross_entropy, args->steps * args->batch, args, stream));
+    ashlar_status status = is_given ? ASHLAR_OK : launch(ops, KERNEL_loss_count, 1, &count, stream);
+    ASHLAR_THEN(status, launch(ops, kernel, args->steps * args->batch, args, stream));
     ASHLAR_THEN(status, launch(ops, KERNEL_loss_sum, 1, args, stream));
     ashlar__device_leave(ops->device);
     return status;
 }
 
-static ashlar_status squared_error(const ashlar_ops *ops, const ashlar_squared_error_args *args,
+static ashlar_status squared_error(const ashlar_ops *ops, const ashlar_squared_error_args *given,
                                    ashlar_stream stream) {
-    const ashlar_cross_entropy_args sum = {.steps = args->steps,
-                                           .batch = args->batch,
-                                           .weight = args->weight,
-                                           .work = args->work,
-                                           .loss = args->loss,
-                                           .losses = args->losses};
+    ashlar_squared_error_args args = *given;
+    const ashlar_loss_count_args count = {.steps = args.steps,
+                                          .batch = args.batch,
+                                          .lengths = args.lengths,
+                                          .position_weights = args.mask,
+                                          .is_mask = true,
+                                          .factor = (double)args.width,
+                                          .work = args.work};
+    const int kernel =
+        args.kind == ASHLAR_ELEMENT_SQUARED ? KERNEL_squared_error : KERNEL_element_loss;
+    bool is_given = args.weight_at == NULL && args.weight != 0;
+    if (!is_given && args.weight_at == NULL && args.lengths == NULL && args.mask == NULL) {
+        args.weight = 1 / ((double)args.steps * (double)args.batch * (double)args.width);
+        is_given = true;
+    }
+    const ashlar_cross_entropy_args sum = {.steps = args.steps,
+                                           .batch = args.batch,
+                                           .weight = args.weight,
+                                           .weight_at = args.weight_at,
+                                           .factor = args.factor,
+                                           .work = args.work,
+                                           .loss = args.loss,
+                                           .losses = args.losses};
     ASHLAR_TRY(ashlar__device_enter(ops->device));
-    ashlar_status status =
-        launch(ops, KERNEL_squared_error, args->steps * args->batch, args, stream);
+    ashlar_status status = is_given ? ASHLAR_OK : launch(ops, KERNEL_loss_count, 1, &count, stream);
+    ASHLAR_THEN(status, launch(ops, kernel, args.steps * args.batch, &args, stream));
     ASHLAR_THEN(status, launch(ops, KERNEL_loss_sum, 1, &sum, stream));
     ashlar__device_leave(ops->device);
     return status;

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "arena/compute/element.h"
+#include "rnn/layer/dropout.h"
 #include "rnn/layer/ops_cuda.h"
 
 enum { THREADS = ASHLAR_OPS_THREADS, WORD_BITS = 32 };
@@ -59,14 +60,11 @@ static __device__ bool is_inside(size_t position, size_t batch, const int32_t *l
     return is_before_end(&p, lengths);
 }
 
-/* The weight of a position or element: the given one or, if that is 0, 1 / work's first number. */
-static __device__ double position_weight(double weight, const double *weight_at, const void *work) {
+/* The weight of one position or element: the given one, or loss_count's, times the loss's factor. */
+static __device__ double position_weight(double weight, const double *weight_at, double factor,
+                                         const void *work) {
     const double given = weight_at != NULL ? *weight_at : weight;
-    if (given != 0) {
-        return given;
-    }
-    const double count = *(const double *)work;
-    return 1 / (count > 0 ? count : 1);
+    return (given != 0 ? given : *(const double *)work) * (factor != 0 ? factor : 1);
 }
 
 /* Where each position's loss is: in the caller's `losses`, else in `work`, after the count. */
@@ -134,20 +132,6 @@ ASHLAR_OPS_KERNEL_MAP(DEFINE_F16)
 ASHLAR_OPS_KERNEL_MAP(DEFINE_BF16)
 
 __global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
-    ashlar_kernel_loss_count(const __grid_constant__ ashlar_cross_entropy_args args) {
-    cursor p = cursor_at(threadIdx.x, args.batch, THREADS);
-    double valid = 0;
-    for (size_t i = threadIdx.x; i < args.steps * args.batch; i += THREADS) {
-        valid += is_before_end(&p, args.lengths) && args.targets[i] >= 0;
-        move_on(&p, args.batch);
-    }
-    valid = block_sum(valid);
-    if (threadIdx.x == 0) {
-        *(double *)args.work = valid;
-    }
-}
-
-__global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
     ashlar_kernel_loss_sum(const __grid_constant__ ashlar_cross_entropy_args args) {
     const double *parts = parts_of(args.work, args.losses);
     double sum = 0;
@@ -156,7 +140,7 @@ __global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0) {
-        *args.loss += sum * position_weight(args.weight, args.weight_at, args.work);
+        *args.loss += sum * position_weight(args.weight, args.weight_at, args.factor, args.work);
     }
 }
 
@@ -200,6 +184,14 @@ __global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
         }
         move_on(&p, e->batch);
         __syncthreads();
+    }
+}
+
+__global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
+    ashlar_kernel_clip_lengths(const __grid_constant__ ashlar_clip_lengths_args args) {
+    const size_t b = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (b < args.batch) {
+        args.out[b] = ashlar__clip_length(&args, b);
     }
 }
 

@@ -16,28 +16,57 @@
  *                        dout, a unit to a thread
  *   bias_backward        a block for each COLUMNS of dbias: dbias += the sum of dy's rows
  *   cross_entropy        a block for each position: dlogits, and its part of the loss
+ *   cross_entropy_smooth the same with smoothing
  *   squared_error        a block for each position: doutputs, and its part of the loss
+ *   element_loss         the same for the other kinds
  *   copy_columns         shares out the rows of to, EACH units to a thread. A linear layer's
  *                        forward begins with it: y = bias, read as rows with a stride of 0
  *   argmax               a block for each row
+ *   loss_count           one block: 1 / the number of valid positions, or elements, or the sum of
+ *                        their weights: what a loss's weight of 0 stands for
+ *   map                  a unit to a thread
+ *   scale_rows           shares out the rows, EACH elements to a thread
+ *   row_products, softmax, softmax_back
+ *                        a block for each row
+ *   drop                 shares out the rows; a thread has the four elements of a block of Philox
+ *   pool, pool_back      a thread for each of B * W columns, which goes through the steps
+ *   swap                 shares out the rows of to, EACH units to a thread
  *
- * These serve all types, and run in one block; the first two take cross_entropy's arguments:
+ * and for all types:
  *
- *   loss_count           the number of valid positions; if the weight is 0, it is 1 / that number
- *   loss_sum             loss += weight * the sum of the positions' parts
- *   embedding_link       link the positions of each token, in their order
+ *   loss_sum             one block: loss += weight * the sum of the positions' parts
+ *   embedding_link       one block: link the positions of each token, in their order
+ *   clip_lengths         a thread for each length
  *
- * A loss's workspace is an array of doubles: first the number of valid positions (or elements, for
- * squared_error), then each position's part of the loss, unless the caller wants it in `losses`. */
-#define ASHLAR_OPS_KERNEL_MAP(X)     \
-    X(embedding_forward, lookup)     \
-    X(embedding_backward, embedding) \
-    X(embedding_add, chain)          \
-    X(bias_backward, linear)         \
-    X(cross_entropy, cross_entropy)  \
-    X(squared_error, squared_error)  \
-    X(copy_columns, copy)            \
-    X(argmax, argmax)
+ * In a loss's work, an array of doubles, element 0 is loss_count's result. The parts follow, unless
+ * the caller wants them in `losses`. */
+#define ASHLAR_OPS_KERNEL_MAP(X)           \
+    X(embedding_forward, lookup)           \
+    X(embedding_backward, embedding)       \
+    X(embedding_add, chain)                \
+    X(bias_backward, linear)               \
+    X(cross_entropy, cross_entropy)        \
+    X(cross_entropy_smooth, cross_entropy) \
+    X(squared_error, squared_error)        \
+    X(element_loss, squared_error)         \
+    X(copy_columns, copy)                  \
+    X(argmax, argmax)                      \
+    X(loss_count, loss_count)              \
+    X(map, mapped)                         \
+    X(scale_rows, scaled)                  \
+    X(row_products, row_products)          \
+    X(softmax, softmax)                    \
+    X(softmax_back, softmax_back)          \
+    X(drop, dropped)                       \
+    X(pool, pool)                          \
+    X(pool_back, pool)                     \
+    X(swap, swapped)
+
+/* The kernels for all types. */
+#define ASHLAR_OPS_COMMON_MAP(X) \
+    X(loss_sum, cross_entropy)   \
+    X(embedding_link, chain)     \
+    X(clip_lengths, clip_lengths)
 
 enum {
     ASHLAR_OPS_THREADS = 128,
@@ -104,8 +133,40 @@ typedef struct ashlar_copy_args {
     ashlar_rows rows;            /* the rows of `to`; their counterparts are rows of `from` */
 } ashlar_copy_args;
 
-/* The positions of each token as a linked list, in order. links[p] is 1 + the token's next position
- * after p, or 0; at its first position ASHLAR_OPS_FIRST is set, too. Padding has link 0. */
+/* What counts: positions whose target, if there are targets, is not negative, each as much as its
+ * class weighs times as it weighs; with `is_mask` 1, if it weighs anything. */
+typedef struct ashlar_loss_count_args {
+    size_t steps, batch, classes;
+    const int32_t *lengths, *targets;
+    const void *class_weights, *position_weights;
+    bool is_mask;
+    double factor; /* multiplies the number: the elements of a position */
+    void *work;
+} ashlar_loss_count_args;
+
+typedef struct ashlar_mapped_args {
+    ashlar_map_args map;
+    size_t units; /* as in ashlar_rows */
+    bool is_wide;
+} ashlar_mapped_args;
+
+typedef struct ashlar_scaled_args {
+    ashlar_scale_rows_args scale;
+    ashlar_rows rows;
+} ashlar_scaled_args;
+
+typedef struct ashlar_dropped_args {
+    ashlar_drop_args drop;
+    ashlar_rows rows; /* whose units are blocks of Philox */
+} ashlar_dropped_args;
+
+typedef struct ashlar_swapped_args {
+    ashlar_swap_args swap;
+    ashlar_rows rows; /* of to; their counterparts are those of from */
+} ashlar_swapped_args;
+
+/* The positions of each token as a chain. A link is the next position plus 1, or 0, and has FIRST
+ * in the first of its chain; that of a position without a token is 0. */
 typedef struct ashlar_chain_args {
     ashlar_embedding_args embedding;
     uint32_t *newest; /* [V], all 0 at first: 1 + the last position of each token so far */

@@ -1,5 +1,5 @@
-/* rnn_cpu.h - the RNN on plain memory: passes, the map of their buffers, prepared weights, a
- * decoder, dropout (internal). */
+/* rnn_cpu.h - the RNN on plain memory: passes, the map of their buffers, prepared weights, single
+ * steps with them (internal). */
 #ifndef ASHLAR_RNN_CPU_H
 #define ASHLAR_RNN_CPU_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/rnn.h>
+#include <ashlar/model.h>
 
 #include "rnn/layer/backend.h"
 
@@ -31,6 +31,7 @@ typedef struct ashlar_rnn_cpu_args {
     uint64_t dropout_seed;  /* used with dropout and a reserve; forward keeps it in the reserve */
     size_t dropout_first, dropout_stride; /* as in rnn.h */
     ashlar_rnn_buffers b; /* in plain memory; reserve and work are 64-byte aligned */
+    bool is_bf16; /* the matrices of b.prepared are bf16; only a step (below) may be given such */
 } ashlar_rnn_cpu_args;
 
 /* As ashlar_rnn_sizes(). Neither size depends on the lengths, and neither shrinks when steps or
@@ -89,7 +90,7 @@ typedef struct ashlar_rnn_map {
     size_t doutputs; /* [T*B, P] packed, training with a projection: the gradient of h' */
     size_t slice_bytes;
 
-    /* in the reserve; all 0 for inference */
+    /* in the reserve, which begins with a uint64_t (rnn_rows.c); all 0 for inference */
     size_t seed;   /* uint64_t, with dropout */
     size_t inputs; /* of layer l > 0 at (l - 1) * input_bytes: [T*B, D*P], if is_joined */
     size_t input_bytes;
@@ -122,6 +123,10 @@ typedef struct ashlar_rnn_rows {
 /* Sort args->lengths into args->b.work. ashlar__rnn_cpu_sizes() must have accepted the sizes. */
 ashlar_rnn_rows ashlar__rnn_rows_open(const ashlar_rnn_cpu_args *args, bool training);
 
+/* Tell the reserve, at its beginning, that `pass` runs on it. False: it does not hold what the pass
+ * reads, so that the pass must not run; the device is lost (ashlar__soft_lose_device()). */
+bool ashlar__rnn_take_reserve(const ashlar_rnn_cpu_args *args, ashlar_rnn_pass pass);
+
 /* The slice of one pseudo-layer. */
 char *ashlar__rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                              size_t pseudo_layer);
@@ -153,7 +158,7 @@ static inline size_t ashlar__rnn_rows_active(const ashlar_rnn_rows *batch, size_
  *     bias [K], W^T [in(l), G*H], R^T [P, G*H], with a projection Wp^T [H, P]    matrices in panels
  *
  * bias is the sum of all biases that are added to a column of gates. A step of few rows spends its
- * time on reading weights. So a decoder (below) can have its matrices in bf16: half the bytes.
+ * time on reading weights. So a step (below) can have its matrices in bf16: half the bytes.
  */
 
 /* G*H, the rows of W, and K, the width of a row of gates (above). */
@@ -195,60 +200,53 @@ typedef struct ashlar_prepare_args {
 typedef void ashlar_rnn_prepare_function(const ashlar_prepare_args *args);
 
 /*
- * One time step of a language model: embedding, layers and linear layer in one call. Text is
- * written step by step with the same weights, so they are packed before the first step, each thread
- * always reads the same part of a matrix, which its core's cache may keep, and a layer's two
- * products are one piece of work. The packed weights are the stack's prepared ones, and behind them
- * the linear layer's W^T in panels.
+ * A forward pass of one time step in inference, with prepared weights and all states given, runs in
+ * another way. Text is written, and a stream is answered, step by step with the same weights. So
+ * each thread always reads the same part of a matrix, which its core's cache may keep, and a
+ * layer's two products are one piece of work.
  *
- * The logits and states have the bits of one long forward pass over the same tokens (with 4 rows or
+ * Outputs and states have the bits of one long forward pass over the same steps (with 4 rows or
  * more), whatever the batch, and with any number of threads.
  */
+static inline bool ashlar__rnn_is_step(const ashlar_rnn_cpu_args *args) {
+    const ashlar_rnn_buffers *b = &args->b;
+    return args->steps == 1 && b->reserve == NULL && b->prepared != NULL &&
+           args->layout->config.directions == 1 && b->hx != NULL && b->hy != NULL &&
+           b->hx != b->hy &&
+           (args->layout->config.cell != ASHLAR_RNN_LSTM || (b->cx != NULL && b->cy != NULL));
+}
 
-/* A model's weights, in plain memory. All elements are of type layout->config.dtype. */
-typedef struct ashlar_decode_model {
-    const ashlar_rnn_layout *layout; /* a stack of one direction */
-    size_t classes;                  /* V */
-    bool is_bf16;                    /* packed matrices are bf16; only for fp32 */
-    const void *table;               /* [V, I], the embedding's */
-    const void *stack;               /* the RNN's weights, in rnn.h's packed order */
-    const void *weight;              /* [V, P], the linear layer's */
-    const void *bias;                /* [V], likewise */
-    void *packed;                    /* ashlar__decode_packed_bytes(), aligned to 64 bytes */
-} ashlar_decode_model;
-
-/* A step. No function here allocates, fails or keeps anything. */
-typedef struct ashlar_decode_args {
-    ashlar_decode_model model;
-    size_t batch;          /* B, 1.. */
-    const int32_t *tokens; /* [B], each 0 .. V-1 */
-    const void *h, *c;     /* before the step: [L, B, P] and [L, B, H]; c for an LSTM only */
-    void *next_h, *next_c; /* after it, likewise; they do not overlap h and c */
-    void *logits;          /* [B, V] */
-    void *work;            /* ashlar__decode_work_bytes(), aligned to 64 bytes */
-} ashlar_decode_args;
-
-/* Bytes of packed weights, and of work for a batch. They fit in a size_t if the stack, the linear
- * layer and a step's own buffers do. */
-size_t ashlar__decode_packed_bytes(const ashlar_rnn_layout *layout, bool is_bf16, size_t classes);
-size_t ashlar__decode_work_bytes(const ashlar_rnn_layout *layout, size_t batch);
-
-/* Where the parts of work lie, offsets in bytes. */
-typedef struct ashlar_decode_work {
-    size_t x;     /* [B, I], the embedded tokens */
+/* Where the parts of a step's work lie, offsets in bytes. `end` is at most the pass's work_bytes.
+ */
+typedef struct ashlar_rnn_step_work {
     size_t gates; /* [B, K], a layer's rows of gates */
     size_t sums;  /* GRU: [B, 3H], R h */
     size_t full;  /* with a projection: [B, H], h' before that */
     size_t end;
-} ashlar_decode_work;
-ashlar_decode_work ashlar__decode_work(const ashlar_rnn_layout *layout, size_t batch);
+} ashlar_rnn_step_work;
+ashlar_rnn_step_work ashlar__rnn_step_work(const ashlar_rnn_layout *layout, size_t batch);
 
-/* pack   read the weights, and fill model->packed
- * step   one time step. Threads: any, on distinct outputs and work; the workers share it */
-typedef struct ashlar_decoder {
-    void (*pack)(const ashlar_decode_model *model);
-    void (*step)(const ashlar_decode_args *args);
-} ashlar_decoder;
+/* A linear layer of few rows in inference, with its W^T in panels; y has the bits of a product of 4
+ * rows or more. `weight` is read by `prepare_linear` alone, x, bias and y by `linear`. */
+typedef struct ashlar_prepared_linear {
+    ashlar_linear_args args; /* elements are of type `dtype` */
+    ashlar_dtype dtype;
+    bool is_bf16;   /* prepared as bf16; only for fp32 */
+    void *prepared; /* ashlar__linear_prepared_bytes(), aligned to 64 bytes */
+} ashlar_prepared_linear;
+
+typedef void ashlar_linear_function(const ashlar_prepared_linear *linear);
+
+/* They fit in a size_t if the weight does, and a cache line for each of its columns. */
+size_t ashlar__linear_prepared_bytes(const ashlar_prepared_linear *linear);
+
+/* Queue `prepare_linear`, or `linear`, on a software device. Errors: those of ashlar_launch(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__linear_prepare(ashlar_device *device,
+                                                       const ashlar_prepared_linear *linear,
+                                                       ashlar_stream stream);
+ASHLAR_MUST_CHECK ashlar_status ashlar__linear_run_prepared(ashlar_device *device,
+                                                            const ashlar_prepared_linear *linear,
+                                                            ashlar_stream stream);
 
 /* The functions for one element type and one instruction set (meson.build). With fused multiply-add
  * they round less often: their results differ in the last bits from the baseline's, but have the
@@ -256,7 +254,7 @@ typedef struct ashlar_decoder {
 typedef struct ashlar_rnn_loops {
     ashlar_rnn_cpu_pass *passes[ASHLAR_RNN_PASS_COUNT];
     ashlar_rnn_prepare_function *prepare;
-    ashlar_decoder decoder;
+    ashlar_linear_function *prepare_linear, *linear;
 } ashlar_rnn_loops;
 
 extern const ashlar_rnn_loops ashlar__rnn_loops_f32_baseline, ashlar__rnn_loops_f64_baseline;
@@ -267,31 +265,5 @@ extern const ashlar_rnn_loops ashlar__rnn_loops_f32_neon, ashlar__rnn_loops_f64_
 /* The functions for a type, in the best instruction set that this processor has. NULL: the CPU does
  * not compute in that type. */
 const ashlar_rnn_loops *ashlar__rnn_loops_of(ashlar_dtype dtype);
-
-/*
- * Dropout between layers: random numbers that say which outputs are dropped, by Philox 4x32-10
- * (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3"). Each depends only on
- * seed, layer, step, sequence and feature, so forward and backward draw the same, in any order.
- */
-
-enum {
-    ASHLAR_DROPOUT_LANES = 8,                       /* Philox blocks computed at once, in vectors */
-    ASHLAR_DROPOUT_DRAWS = 4 * ASHLAR_DROPOUT_LANES /* numbers of one call */
-};
-
-typedef struct ashlar_dropout_row {
-    uint64_t seed;
-    size_t layer;    /* the layer that reads the row, 1.. */
-    size_t step;     /* t */
-    size_t sequence; /* b, in the caller's order */
-} ashlar_dropout_row;
-
-/* Draw the numbers of ASHLAR_DROPOUT_DRAWS features, from feature group * ASHLAR_DROPOUT_DRAWS on.
- * Each is uniform over 32 bits. */
-void ashlar__dropout_draw(const ashlar_dropout_row *row, size_t group,
-                          uint32_t draws[ASHLAR_DROPOUT_DRAWS]);
-
-/* A feature is dropped if its number is below this threshold, rate * 2^32. 0 <= rate < 1. */
-uint32_t ashlar__dropout_threshold(double rate);
 
 #endif /* ASHLAR_RNN_CPU_H */

@@ -39,6 +39,11 @@ static ashlar_status check_sizes(const ashlar_rnn_config *c) {
     ASHLAR_FAIL_IF(c->input == 0 || c->hidden == 0 || c->layers == 0, ASHLAR_EINVAL,
                    "rnn: input %zu, hidden %zu, layers %zu; each must be at least 1", c->input,
                    c->hidden, c->layers);
+    ASHLAR_FAIL_IF(
+        c->dropout > 0 && c->layers == 1, ASHLAR_EINVAL,
+        "rnn: dropout %g of 1 layer, and it is between layers; drop the layer's output, by "
+        "ashlar_model_dropout()",
+        c->dropout);
     ASHLAR_FAIL_IF(c->directions > 2, ASHLAR_EINVAL, "rnn: %zu directions; there are 1 and 2",
                    c->directions);
     ASHLAR_FAIL_IF(c->projection != 0 && (c->cell != ASHLAR_RNN_LSTM || c->projection >= c->hidden),

@@ -7,6 +7,7 @@
 
 #include "allocator/base/check_level.h"
 #include "arena/compute/workers.h"
+#include "rnn/layer/dropout.h"
 #include "rnn/product/blas.h"
 #include "rnn/product/panel.h"
 
@@ -314,10 +315,18 @@ static const real *make_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
 
 void forward_pass(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE);
+    if (ashlar__rnn_is_step(args)) {
+        single_step(args);
+        return;
+    }
+    ASHLAR_ASSERT(!args->is_bf16);
     const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, args->b.reserve != NULL);
     const ashlar_rnn_config *config = &args->layout->config;
     const real *input =
         packed_rows(&batch, args->b.x, config->input, in_work(args, batch.map.rows));
+    if (batch.training) { /* forward never declines */
+        (void)ashlar__rnn_take_reserve(args, ASHLAR_RNN_FORWARD);
+    }
     if (batch.is_dropping) {
         *kept_seed(&batch, args) = args->dropout_seed;
     }
@@ -353,6 +362,9 @@ static void backward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn
 
 void backward_data_pass(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->b.reserve != NULL);
+    if (!ashlar__rnn_take_reserve(args, ASHLAR_RNN_BACKWARD_DATA)) {
+        return;
+    }
     const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
     const real *const weights = args->b.weights;
@@ -576,6 +588,9 @@ static const real *kept_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
 
 void backward_weights_pass(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->b.reserve != NULL);
+    if (!ashlar__rnn_take_reserve(args, ASHLAR_RNN_BACKWARD_WEIGHTS)) {
+        return;
+    }
     const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
     const real *const rows =

@@ -1,4 +1,4 @@
-/* rnn_pass.h - what rnn_pass.c, rnn_step.c and rnn_decode.c share: the step of a cell, packed
+/* rnn_pass.h - what rnn_pass.c, rnn_step.c and rnn_prepared.c share: the step of a cell, packed
  * weights (internal; compiled for each element type and instruction set, see real.h). */
 #ifndef ASHLAR_RNN_PASS_H
 #define ASHLAR_RNN_PASS_H
@@ -136,6 +136,10 @@ typedef struct layer_run {
 /* Run all steps. The threads share them. */
 #define run_layer ASHLAR_VARIANT(ashlar__run_layer)
 void run_layer(layer_run run, const ashlar_rnn_cpu_args *args);
+
+/* A forward pass for which ashlar__rnn_is_step() is true (rnn_prepared.c). */
+#define single_step ASHLAR_VARIANT(ashlar__rnn_single_step)
+ashlar_rnn_cpu_pass single_step;
 
 /* The passes (rnn_pass.c). */
 #define forward_pass ASHLAR_VARIANT(ashlar__rnn_forward)

@@ -1,12 +1,14 @@
 /* rnn_rows.c - what a pass needs before it computes: the sizes of its buffers, of prepared weights
- * and of a decoder; the order of a batch's sequences; dropout's random numbers. */
+ * and of single steps; the order of a batch's sequences; dropout's random numbers. */
 #include <stdint.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
+#include "allocator/soft/soft.h"
 #include "arena/compute/element.h"
 #include "arena/compute/workers.h"
+#include "rnn/layer/dropout.h"
 #include "rnn/layer/rnn_cpu.h"
 
 /* Bytes of a cache line: no two parts or buffers share one. */
@@ -65,18 +67,10 @@ size_t ashlar__rnn_prepared_bytes(const ashlar_rnn_layout *layout, bool is_bf16)
     return ashlar__rnn_prepared_layer(layout, is_bf16, layout->pseudo_layers - 1).end;
 }
 
-/* ---- a decoder ---- */
-
-size_t ashlar__decode_packed_bytes(const ashlar_rnn_layout *layout, bool is_bf16, size_t classes) {
-    return ashlar__rnn_prepared_bytes(layout, is_bf16) +
-           rnn_panel_bytes(classes, layout->output, layout->config.dtype, is_bf16);
-}
-
-ashlar_decode_work ashlar__decode_work(const ashlar_rnn_layout *layout, size_t batch) {
+ashlar_rnn_step_work ashlar__rnn_step_work(const ashlar_rnn_layout *layout, size_t batch) {
     const ashlar_rnn_config *c = &layout->config;
     const size_t row = batch * ashlar_dtype_bytes(c->dtype);
-    ashlar_decode_work at = {0};
-    at.gates = align_up(row * c->input);
+    ashlar_rnn_step_work at = {0};
     at.sums = at.gates + align_up(row * ashlar__rnn_gate_width(layout));
     at.full =
         at.sums + (c->cell == ASHLAR_RNN_GRU ? align_up(row * ashlar__rnn_gate_rows(layout)) : 0);
@@ -84,8 +78,8 @@ ashlar_decode_work ashlar__decode_work(const ashlar_rnn_layout *layout, size_t b
     return at;
 }
 
-size_t ashlar__decode_work_bytes(const ashlar_rnn_layout *layout, size_t batch) {
-    return ashlar__decode_work(layout, batch).end;
+size_t ashlar__linear_prepared_bytes(const ashlar_prepared_linear *l) {
+    return rnn_panel_bytes(l->args.out, l->args.in, l->dtype, l->is_bf16);
 }
 
 /* With fewer steps than this, packing R would cost more than it saves. */
@@ -132,7 +126,7 @@ static ashlar_rnn_rows describe(const ashlar_rnn_layout *layout, size_t steps, s
     const ashlar_rnn_config *c = &layout->config;
     const size_t gate_rows = ashlar__rnn_gate_rows(layout);
     const size_t split = c->cell == ASHLAR_RNN_GRU ? 2 * c->hidden : gate_rows;
-    const bool is_dropping = training && c->dropout > 0 && c->layers > 1;
+    const bool is_dropping = training && c->dropout > 0;
     return (ashlar_rnn_rows){
         .layout = layout,
         .training = training,
@@ -205,7 +199,7 @@ static bool map_reserve(ashlar_rnn_rows *b, size_t rows) {
     room reserve = {.fits = true}, input = {.fits = true};
     (void)place(&input, b->is_joined ? rows : 0, b->layout->output, item);
     map->input_bytes = input.used;
-    map->seed = place(&reserve, b->is_dropping, 1, sizeof(uint64_t));
+    map->seed = place(&reserve, 2, 1, sizeof(uint64_t)) + sizeof(uint64_t);
     map->reserve_slices = place(&reserve, b->layout->pseudo_layers, map->slice_bytes, 1);
     map->inputs = place(&reserve, c->layers - 1, map->input_bytes, 1);
     map->reserve_bytes = reserve.used;
@@ -229,6 +223,7 @@ ashlar_status ashlar__rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t step
                    "rnn: %zu steps of %zu sequences, hidden %zu, are more than can be counted; "
                    "lower steps or batch",
                    steps, batch, layout->config.hidden);
+    ASHLAR_CHECK2(training || ashlar__rnn_step_work(layout, batch).end <= b.map.work_bytes);
     *reserve_bytes = b.map.reserve_bytes;
     *work_bytes = b.map.work_bytes;
     return ASHLAR_OK;
@@ -300,42 +295,41 @@ char *ashlar__rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_
                      pseudo_layer % batch->layout->config.directions * map->slice_bytes;
 }
 
-enum { LANES = ASHLAR_DROPOUT_LANES, ROUNDS = 10 };
-
-/* One round of Philox on all lanes, one block each. */
-static void round_lanes(uint32_t c[4][LANES], uint32_t key0, uint32_t key1) {
-    for (int k = 0; k < LANES; k++) {
-        const uint64_t a = (uint64_t)c[0][k] * UINT32_C(0xd2511f53);
-        const uint64_t b = (uint64_t)c[2][k] * UINT32_C(0xcd9e8d57);
-        const uint32_t c1 = c[1][k], c3 = c[3][k];
-        c[0][k] = (uint32_t)(b >> 32) ^ c1 ^ key0;
-        c[1][k] = (uint32_t)b;
-        c[2][k] = (uint32_t)(a >> 32) ^ c3 ^ key1;
-        c[3][k] = (uint32_t)a;
-    }
-}
-
 void ashlar__dropout_draw(const ashlar_dropout_row *row, size_t group,
                           uint32_t draws[ASHLAR_DROPOUT_DRAWS]) {
+    enum { LANES = ASHLAR_DROPOUT_LANES };
     uint32_t c[4][LANES];
     for (int k = 0; k < LANES; k++) {
-        c[0][k] = (uint32_t)(group * LANES) + (uint32_t)k;
-        c[1][k] = (uint32_t)row->sequence;
-        c[2][k] = (uint32_t)row->step;
-        c[3][k] = (uint32_t)row->layer;
+        ashlar__dropout_counter(row, group, k, &c[0][k], &c[1][k], &c[2][k], &c[3][k]);
     }
-    uint32_t key0 = (uint32_t)row->seed, key1 = (uint32_t)(row->seed >> 32);
-    for (int i = 0; i < ROUNDS; i++) {
-        round_lanes(c, key0, key1);
-        key0 += UINT32_C(0x9e3779b9);
-        key1 += UINT32_C(0xbb67ae85);
+    for (unsigned i = 0; i < ASHLAR_DROPOUT_ROUNDS; i++) {
+        for (int k = 0; k < LANES; k++) {
+            ashlar__dropout_round(row->seed, i, &c[0][k], &c[1][k], &c[2][k], &c[3][k]);
+        }
     }
     for (int i = 0; i < ASHLAR_DROPOUT_DRAWS; i++) {
         draws[i] = c[i / LANES][i % LANES];
     }
 }
 
-uint32_t ashlar__dropout_threshold(double rate) {
-    ASHLAR_ASSERT(rate >= 0 && rate < 1);
-    return (uint32_t)(rate * 0x1p32);
+/* What the reserve begins with: the pass that it is ready for, as numbers that memory of another
+ * use does not hold by chance. */
+static const uint64_t READY_FOR_DATA = 0x8f1bbcdca953fd4e, READY_FOR_WEIGHTS = 0x6ed9eba1c1059ed0;
+
+bool ashlar__rnn_take_reserve(const ashlar_rnn_cpu_args *args, ashlar_rnn_pass pass) {
+    uint64_t *ready = args->b.reserve;
+    if (pass == ASHLAR_RNN_FORWARD) {
+        *ready = READY_FOR_DATA;
+    } else if (*ready != (pass == ASHLAR_RNN_BACKWARD_DATA ? READY_FOR_DATA : READY_FOR_WEIGHTS)) {
+        ashlar__soft_lose_device(
+            pass == ASHLAR_RNN_BACKWARD_DATA
+                ? "rnn: backward_data of a reserve that is spent, or that no forward has filled; "
+                  "run "
+                  "a training forward before each backward_data"
+                : "rnn: backward_weights of a reserve on which backward_data has not run");
+        return false;
+    } else {
+        *ready = READY_FOR_WEIGHTS;
+    }
+    return true;
 }

@@ -139,10 +139,10 @@ ashlar_status ashlar__sampling_draw(ashlar_sampling *c, double number, int32_t *
     }
     const ashlar_softmax_args softmax = {
         .rows = 1,
-        .classes = c->classes,
+        .width = c->classes,
         .temperature = c->config.temperature,
-        .logits = c->logits,
-        .probs = c->probabilities,
+        .x = c->logits,
+        .y = c->probabilities,
     };
     ashlar__softmax_f32(&softmax);
     narrow(c);

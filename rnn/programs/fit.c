@@ -8,7 +8,6 @@
 #include "allocator/base/json.h"
 #include "allocator/soft/soft.h"
 #include "rnn/data/batcher.h"
-#include "rnn/train/tasks.h"
 
 #define MIB 1048576.0
 
@@ -30,8 +29,7 @@ typedef struct fitting {
     const ashlar_train_command *command;
     ashlar_train_config train; /* the training's options; trials change only the varied one */
     ashlar_device *device;
-    ashlar_corpus *text;        /* a text model's; NULL for a tagger */
-    ashlar_tagger_corpus *tags; /* a tagger's; NULL for a text model */
+    ashlar_corpus *text;
     vary vary;
     size_t unit; /* the varied value is a multiple of this */
 } fitting;
@@ -54,43 +52,27 @@ bool ashlar__train_fit_knows(const char *name) {
 
 static ashlar_status open_fitting(fitting *f) {
     const ashlar_train_command *c = f->command;
-    ashlar_tagger_corpus_config words = c->tags.corpus;
-    words.max_words = c->train.max_length;
     ASHLAR_TRY(ashlar__soft_configure(soft_device));
     ASHLAR_TRY(ashlar_device_open("soft", &f->device));
-    return c->is_tagger ? ashlar__tagger_corpus_open(c->data.items, c->data.count, &words, &f->tags)
-                        : ashlar__corpus_open(c->data.items, c->data.count, &f->text);
+    return ashlar__corpus_open(c->data.items, c->data.count, &f->text);
 }
 
 static void close_fitting(fitting *f) {
     ashlar__corpus_destroy(f->text);
-    ashlar__tagger_corpus_destroy(f->tags);
     if (f->device != NULL) {
         ashlar_device_close(f->device);
     }
-}
-
-static ashlar_status make_task(const fitting *f, const ashlar_train_config *train,
-                               ashlar_task **out) {
-    if (f->tags == NULL) {
-        return ashlar__task_text_create(f->text, train, out);
-    }
-    ashlar_task_tagger_config tags = f->command->tags.tags;
-    tags.label_embedding = f->command->tags.feeds_labels ? f->command->tags.label_embedding : 0;
-    return ashlar__task_tagger_create(f->tags, train, &tags, out);
 }
 
 /* For ashlar_fit(): run a dry warm-up of the training with one value. */
 static ashlar_status run(void *user, ashlar_allocator *allocator, size_t value) {
     const fitting *f = user;
     ashlar_train_config train = f->train;
-    ashlar_task *task;
     ashlar_trainer *trainer;
     *varied_of(&train, f->vary) = value * f->unit;
     train.measured = allocator;
     train.resume_file = train.save_file = NULL;
-    ashlar_status status = make_task(f, &train, &task);
-    ASHLAR_THEN(status, ashlar__trainer_create(f->device, task, &train, &trainer));
+    ashlar_status status = ashlar__trainer_create(f->device, f->text, &train, &trainer);
     if (status == ASHLAR_OK) {
         status = ashlar__trainer_measure(trainer);
         ashlar__trainer_destroy(trainer);
@@ -137,10 +119,9 @@ static ashlar_status set_range(fitting *f, ashlar_fit_options *o) {
 static double cudnn_bytes(const fitting *f) {
     enum { OWN_BYTES = 8 << 20, GATES = 4 };
     const ashlar_train_config *t = &f->train;
-    const double directions = f->tags != NULL && !f->command->tags.tags.is_unidirectional ? 2 : 1;
     const double gates = (double)t->batch * (double)t->max_length * (double)t->hidden * GATES *
                          (double)ashlar_dtype_bytes(t->dtype);
-    return directions * (OWN_BYTES * (double)t->layers + gates);
+    return OWN_BYTES * (double)t->layers + gates;
 }
 
 static ashlar_status find(fitting *f, ashlar_train_fitted *out) {
@@ -224,8 +205,7 @@ ashlar_status ashlar__train_fit_explain(const ashlar_train_command *c) {
     (void)snprintf(detail, sizeof detail, "%s", ashlar_error_detail());
     ashlar_status status = open_fitting(&f);
     ASHLAR_THEN(status, need_of(&f, &need));
-    if (status == ASHLAR_OK && !c->is_tagger && c->train.recompute == 0 &&
-        !c->train.recomputes_auto) {
+    if (status == ASHLAR_OK && c->train.recompute == 0 && !c->train.recomputes_auto) {
         f.train.recomputes_auto = true;
         status = need_of(&f, &with_recompute);
         (void)snprintf(saved, sizeof saved, ", and with --recompute auto %.2f MiB",

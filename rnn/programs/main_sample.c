@@ -6,17 +6,17 @@
 #include "rnn/data/batcher.h"
 #include "allocator/base/file.h"
 #include "allocator/base/host.h"
-#include "allocator/base/parse.h"
+#include "arena/checkpoint/safetensors.h"
 #include "rnn/programs/options.h"
 #include "rnn/programs/program.h"
 #include "rnn/programs/train_program.h"
-#include "rnn/train/task_options.h"
 
 static const char program[] = "ashlar-sample";
 
 /* The command line; the initial values are the defaults. */
 typedef struct command {
     const char *model;
+    ashlar_option_list map;
     const char *prime;
     const char *prime_file;
     const char *device;
@@ -34,7 +34,9 @@ static const command defaults = {
 
 static const ashlar_option options[] = {
     {"model", "FILE", ASHLAR_OPTION_TEXT, &given.model, 0, 0,
-     "weights saved by ashlar-train --save"},
+     "weights saved by ashlar-train --save, or by PyTorch"},
+    {"map", "OLD=NEW", ASHLAR_OPTION_LIST, &given.map, 0, 0,
+     "a tensor's name in the file, in the model; repeatable"},
     {"bytes", "N", ASHLAR_OPTION_COUNT, &given.text.bytes, 1, 1e12, "how much to write"},
     {"temperature", "X", ASHLAR_OPTION_REAL, &given.text.sampler.sampling.temperature, 0, 100,
      "below 1: more likely text, 0: the likeliest"},
@@ -64,51 +66,75 @@ static void print_help(void) {
            "left. Exit status: 0, 1 on failure, 2 on a bad option or environment value.\n");
 }
 
-/* Read a whole number from the model file's metadata, min .. max as ashlar-train accepts it. */
-static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, size_t min,
-                                size_t max, size_t *out) {
-    const char *text = ashlar_checkpoint_metadata(file, key);
-    uint64_t value;
-    ASHLAR_FAIL_IF(text == NULL || !ashlar__parse_count(ashlar__piece_of(text), &value) ||
-                       value < min || value > max,
-                   ASHLAR_EFORMAT,
-                   "the model file has no good %s (%zu to %zu); is it one that ashlar-train saved?",
-                   key, min, max);
-    *out = value;
+enum { SIZE_MOST = 4 * 16384, LAYERS_MOST = 64 };
+
+/* The file's matrix for a name of the model, or NULL. */
+static const ashlar_checkpoint_tensor *find(const ashlar_checkpoint *file,
+                                            const ashlar_load_options *names, const char *name) {
+    for (size_t i = 0; i < ashlar_checkpoint_count(file); i++) {
+        char room[ASHLAR_LOAD_NAME_BYTES];
+        const ashlar_checkpoint_tensor *tensor = ashlar_checkpoint_at(file, i);
+        const char *mapped = ashlar__load_name(names, tensor->name, room);
+        if (mapped != NULL && strcmp(mapped, name) == 0 && tensor->rank == 2 &&
+            tensor->shape[0] <= SIZE_MOST && tensor->shape[1] <= SIZE_MOST) {
+            return tensor;
+        }
+    }
+    return NULL;
+}
+
+/* The same for a matrix of a layer. */
+static const ashlar_checkpoint_tensor *find_weight(const ashlar_checkpoint *file,
+                                                   const ashlar_load_options *names,
+                                                   ashlar_rnn_cell cell, const char *kind,
+                                                   size_t layer) {
+    char name[64];
+    (void)snprintf(name, sizeof name, "%s.weight_%s_l%zu", ashlar_rnn_cell_name(cell), kind, layer);
+    return find(file, names, name);
+}
+
+/* Take the model's sizes from the shapes, which PyTorch's files have as well as ashlar-train's. */
+static ashlar_status read_config(const char *path, const ashlar_checkpoint *file,
+                                 const ashlar_load_options *names,
+                                 ashlar_text_model_config *config) {
+    const ashlar_checkpoint_tensor *embedding = find(file, names, "embedding.weight");
+    size_t layers = 0;
+    int cell = -1;
+    while (layers == 0 && ++cell < ASHLAR_RNN_CELL_COUNT) {
+        while (layers < LAYERS_MOST &&
+               find_weight(file, names, (ashlar_rnn_cell)cell, "hh", layers) != NULL) {
+            layers++;
+        }
+    }
+    ASHLAR_FAIL_IF(
+        embedding == NULL || embedding->shape[0] != ASHLAR_BATCHER_SYMBOLS || layers == 0,
+        ASHLAR_EFORMAT, "%s: no matrix '%s; if it has another name there, give --map OLD=NEW", path,
+        layers == 0 ? "lstm.weight_hh_l0', nor one of gru, tanh or relu"
+                    : "embedding.weight' of 256 rows");
+    const ashlar_checkpoint_tensor *hh = find_weight(file, names, (ashlar_rnn_cell)cell, "hh", 0);
+    const ashlar_checkpoint_tensor *hr = find_weight(file, names, (ashlar_rnn_cell)cell, "hr", 0);
+    *config = (ashlar_text_model_config){
+        .classes = ASHLAR_BATCHER_SYMBOLS,
+        .embedding = embedding->shape[1],
+        .cell = (ashlar_rnn_cell)cell,
+        .layers = layers,
+        .hidden = hr != NULL ? hr->shape[1] : hh->shape[1],
+        .projection = hr != NULL ? hr->shape[0] : 0,
+    };
     return ASHLAR_OK;
 }
 
-/* Read cell and projection. A file without these keys holds an LSTM without projection. */
-static ashlar_status read_kind(const ashlar_checkpoint *file, ashlar_model_config *config) {
-    const char *cell = ashlar_checkpoint_metadata(file, ASHLAR_METADATA_CELL);
-    ASHLAR_FAIL_IF(cell != NULL && ashlar_rnn_cell_parse(cell, &config->cell) != ASHLAR_OK,
-                   ASHLAR_EFORMAT,
-                   "the model file has cells \"%.40s\", which this version does not know", cell);
-    return ashlar_checkpoint_metadata(file, ASHLAR_METADATA_PROJECTION) == NULL
-               ? ASHLAR_OK
-               : read_count(file, ASHLAR_METADATA_PROJECTION, 0, 16384, &config->projection);
+static ashlar_status load(const command *c, const ashlar_checkpoint *file,
+                          ashlar_sampled_model *m) {
+    ashlar_load_options names;
+    ASHLAR_TRY(ashlar__weights_map(&c->map, &names));
+    ASHLAR_TRY(read_config(c->model, file, &names, &m->config));
+    ASHLAR_TRY(ashlar__text_model_create(m->allocator, m->stream, &m->config,
+                                         ASHLAR_REGIONS_INFERENCE, &m->model));
+    return ashlar_checkpoint_load(ashlar_model_arena(m->model), file, &names, m->stream, NULL);
 }
 
-static ashlar_status read_config(const ashlar_checkpoint *file, ashlar_model_config *config) {
-    *config = (ashlar_model_config){.classes = ASHLAR_BATCHER_SYMBOLS};
-    ASHLAR_TRY(read_count(file, ASHLAR_METADATA_LAYERS, 1, 64, &config->layers));
-    ASHLAR_TRY(read_count(file, ASHLAR_METADATA_HIDDEN, 1, 16384, &config->hidden));
-    ASHLAR_TRY(read_count(file, ASHLAR_METADATA_EMBEDDING, 1, 16384, &config->embedding));
-    return read_kind(file, config);
-}
-
-static ashlar_status load(const ashlar_checkpoint *file, ashlar_allocator *allocator,
-                          ashlar_model **out) {
-    ashlar_model_config config;
-    ashlar_model *model;
-    ASHLAR_TRY(read_config(file, &config));
-    ASHLAR_TRY(ashlar__model_create(allocator, NULL, &config, ASHLAR_REGIONS_INFERENCE, &model));
-    ASHLAR_HAND_OUT(
-        ashlar_checkpoint_load(model->arena, file, ASHLAR_CHECKPOINT_CONVERT, model->stream), model,
-        ashlar__model_destroy, out);
-}
-
-static ashlar_status write_text(const command *c, ashlar_model *model,
+static ashlar_status write_text(const command *c, const ashlar_sampled_model *model,
                                 const ashlar_text_config *text) {
     ashlar_text_report report;
     ASHLAR_TRY(ashlar__text_write(model, stdout, text, &report));
@@ -118,17 +144,16 @@ static ashlar_status write_text(const command *c, ashlar_model *model,
 static ashlar_status sample(const command *c, ashlar_device *device,
                             const ashlar_text_config *text) {
     ashlar_checkpoint *file = NULL;
-    ashlar_allocator *allocator = NULL;
-    ashlar_model *model = NULL;
+    ashlar_sampled_model model = {0};
     ashlar_status status = ashlar_checkpoint_open(c->model, &file);
-    ASHLAR_THEN(status, ashlar_allocator_create(device, &allocator));
+    ASHLAR_THEN(status, ashlar_allocator_create(device, &model.allocator));
     if (status == ASHLAR_OK) {
-        ashlar_allocator_set_report(allocator, ashlar__program_print_report, NULL);
-        status = load(file, allocator, &model);
+        ashlar_allocator_set_report(model.allocator, ashlar__program_print_report, NULL);
+        status = load(c, file, &model);
     }
-    ASHLAR_THEN(status, write_text(c, model, text));
-    ashlar__model_destroy(model);
-    ashlar_allocator_destroy(allocator);
+    ASHLAR_THEN(status, write_text(c, &model, text));
+    ashlar_model_destroy(model.model);
+    ashlar_allocator_destroy(model.allocator);
     ashlar_checkpoint_close(file);
     return status;
 }

@@ -1,4 +1,4 @@
-/* main_train.c - ashlar-train: train a character RNN on text, or a tagger on tagged words. */
+/* main_train.c - ashlar-train: train a character RNN on text. */
 #include <errno.h>
 #include <string.h>
 
@@ -8,7 +8,6 @@
 #include "allocator/base/host.h"
 #include "rnn/programs/train_program.h"
 #include "rnn/programs/program.h"
-#include "rnn/train/tasks.h"
 #include "rnn/train/train.h"
 
 static const char program[] = "ashlar-train";
@@ -23,33 +22,17 @@ static void print_start(const ashlar_train_command *c, const ashlar_corpus *corp
     fflush(stdout);
 }
 
-static void print_tagger_start(const ashlar_tagger_counts *n, const ashlar_train_config *train) {
-    printf("Tags: %zu words in %zu sentences, %zu of these for the test; the longest sentence has "
-           "%zu words,\nthe longest word %zu bytes. Known: %zu words, %zu characters, %zu tags. "
-           "Model: tagger, %s, %zu layers\nof %zu. Matrix products: %s, %d threads.\n",
-           n->tokens, n->sentences, n->held_out, n->longest_sentence, n->longest_word, n->words - 1,
-           n->characters - 1, n->tags, ashlar_rnn_cell_name(train->cell), train->layers,
-           train->hidden, ashlar__blas_name(), ashlar__blas_threads());
-    fflush(stdout);
-}
-
-static ashlar_status write_sample(const ashlar_train_command *c, ashlar_task *task) {
-    printf("\nA sample:\n");
+static ashlar_status write_sample(const ashlar_train_command *c, ashlar_trainer *trainer) {
+    const ashlar_sampled_model model = ashlar__trainer_model(trainer);
     const ashlar_text_config text = {
         .sampler = {.sampling = {.temperature = 0.7, .top_p = 1}, .seed = c->train.seed},
         .bytes = c->sample_bytes,
     };
-    return ashlar__text_write(ashlar__task_text_model(task), stdout, &text, NULL);
+    printf("\nA sample:\n");
+    return ashlar__text_write(&model, stdout, &text, NULL);
 }
 
-/* How good the model is on held-out data. Only the struct for its kind of model is filled in; the
- * other one is all zeros. */
-typedef struct evaluation {
-    ashlar_tagger_evaluation tags;
-    ashlar_text_evaluation text;
-} evaluation;
-
-static void print_text_end(const ashlar_text_evaluation *test) {
+static void print_text_end(const ashlar_evaluation *test) {
     if (test->records > 0) {
         printf("\nOn %zu held-out records the loss is %.4f nats per symbol, %.3f bits per byte "
                "(driver calls for\nmemory, streams or attributes: %llu).\n",
@@ -58,33 +41,15 @@ static void print_text_end(const ashlar_text_evaluation *test) {
     }
 }
 
-static ashlar_status print_tagger_end(ashlar_task *task, const ashlar_tagger_evaluation *test,
-                                      const ashlar_train_report *report) {
-    ashlar_tagger_estimate estimate;
-    ASHLAR_TRY(ashlar__task_tagger_estimate(task, &estimate));
-    ashlar__tagger_estimate_print(stdout, &estimate, report->stats.reserved_peak_bytes);
-    if (test->words > 0) {
-        printf(
-            "\nOf %zu held-out words %zu got the right label: %.2f %% (%.4f nats per word; driver "
-            "calls for\nmemory, streams or attributes: %llu).\n",
-            test->words, test->right, 100.0 * (double)test->right / (double)test->words, test->loss,
-            (unsigned long long)test->management_calls);
-    }
-    return ASHLAR_OK;
-}
-
-static ashlar_status print_end(const ashlar_train_command *c, ashlar_task *task,
-                               const ashlar_train_report *report, const evaluation *test) {
+static ashlar_status print_end(const ashlar_train_command *c, ashlar_trainer *trainer,
+                               const ashlar_train_report *report, const ashlar_evaluation *test) {
     ashlar_status status = ASHLAR_OK;
-    if (!c->is_tagger && c->sample_bytes > 0) {
-        status = write_sample(c, task);
+    if (c->sample_bytes > 0) {
+        status = write_sample(c, trainer);
     }
     ashlar__report_print(stdout, report);
     ashlar__train_ranks_print(report);
-    if (c->is_tagger) {
-        return print_tagger_end(task, &test->tags, report);
-    }
-    print_text_end(&test->text);
+    print_text_end(test);
     return status;
 }
 
@@ -97,23 +62,21 @@ static bool is_first_rank(const ashlar_train_command *c) {
  * the first failure. */
 static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *trainer,
                             const ashlar_train_report *report, ashlar_train_page *page) {
-    ashlar_task *task = ashlar__trainer_task(trainer);
     const char *file = c->train.save_file;
-    evaluation test = {0};
+    ashlar_evaluation test = {0};
     if (!is_first_rank(c)) {
         return ASHLAR_OK; /* only rank 0 saves, evaluates and reports */
     }
     ashlar_status first = file != NULL ? ashlar__trainer_save(trainer, file) : ASHLAR_OK;
-    ASHLAR_THEN(first, c->is_tagger ? ashlar__task_tagger_evaluate(trainer, &test.tags)
-                                    : ashlar__task_text_evaluate(trainer, &test.text));
-    ASHLAR_THEN(first, ashlar__train_page_report(page, c, task, report));
+    ASHLAR_THEN(first, ashlar__trainer_evaluate(trainer, &test));
+    ASHLAR_THEN(first, ashlar__train_page_report(page, c, trainer, report, &test));
     if (c->snapshot != NULL) {
         const ashlar_status status =
             ashlar_allocator_write_snapshot(ashlar__trainer_allocator(trainer), c->snapshot);
         first = first == ASHLAR_OK ? status : first;
     }
     if (!c->is_quiet) {
-        const ashlar_status status = print_end(c, task, report, &test);
+        const ashlar_status status = print_end(c, trainer, report, &test);
         first = first == ASHLAR_OK ? status : first;
     }
     return first;
@@ -180,14 +143,18 @@ static void print_stopped(const ashlar_train_command *c, const ashlar_train_repo
             file != NULL ? file : "");
 }
 
-/* Train. The trainer owns the task from here on, even if creating the trainer fails. */
-static ashlar_status train_task(ashlar_train_command *c, ashlar_device *device, ashlar_task *task,
-                                ashlar_train_page *page, ashlar_train_report *out) {
+static ashlar_status train_and_report(ashlar_train_command *c, ashlar_device *device,
+                                      const ashlar_corpus *corpus, ashlar_train_page *page) {
     ashlar_trainer *trainer;
     ashlar_train_report report;
     ashlar_train_rank *ranks = NULL;
-    ASHLAR_TRY(ashlar__trainer_create(device, task, &c->train, &trainer));
-    ashlar_status status = run_trainer(c, trainer, page, &report);
+    ASHLAR_TRY(ashlar__trainer_create(device, corpus, &c->train, &trainer));
+    ashlar_status status =
+        c->init == NULL
+            ? ASHLAR_OK
+            : ashlar__weights_init(c->init, &c->map, c->is_quiet || !is_first_rank(c),
+                                   ashlar_model_arena(ashlar__trainer_model(trainer).model));
+    ASHLAR_THEN(status, run_trainer(c, trainer, page, &report));
     ASHLAR_THEN(status, ashlar__train_ranks_gather(c, &report, &ranks));
     ASHLAR_THEN(status, finish(c, trainer, &report, page));
     ashlar__host_free(ranks);
@@ -196,53 +163,33 @@ static ashlar_status train_task(ashlar_train_command *c, ashlar_device *device, 
         print_stopped(c, &report);
         c->is_stopped = true;
     }
-    if (status == ASHLAR_OK) {
-        *out = report;
-        out->ranks = NULL; /* its memory was freed above */
-    }
     return status;
 }
 
-/* Train on a task that `make_task` makes, and write the page about it. */
+/* Train, and write the page about it. */
 static ashlar_status train(ashlar_train_command *c, ashlar_device *device,
-                           ashlar_compare_task_fn make_task, void *context) {
-    ashlar_task *task;
+                           const ashlar_corpus *corpus) {
     ashlar_train_page page;
-    ashlar_train_report report;
-    ASHLAR_TRY(ashlar__train_page_begin(&page, c));
-    ashlar_status status = make_task(context, &c->train, &task);
-    ASHLAR_THEN(status, train_task(c, device, task, &page, &report));
+    ashlar__train_page_begin(&page, c);
+    ashlar_status status = train_and_report(c, device, corpus, &page);
     if (status == ASHLAR_OK && is_first_rank(c)) {
-        status = ashlar__train_page_write(&page, c, device, make_task, context);
+        status = ashlar__train_page_write(&page, c, device, corpus);
     }
-    c->train.hooks = NULL; /* they belong to the page's record, which is freed now */
     ashlar__train_page_end(&page);
     return status;
 }
 
-static ashlar_status verify_text(const ashlar_train_command *c, ashlar_device *device,
-                                 const ashlar_corpus *corpus) {
-    const ashlar_train_config plain = ashlar__train_verify_config(&c->train);
+static ashlar_status verify(const ashlar_train_command *c, ashlar_device *device,
+                            const ashlar_corpus *corpus) {
     ashlar_verification found;
-    ashlar_task *tasks[2];
-    ASHLAR_TRY(ashlar__task_text_create(corpus, &plain, &tasks[0]));
-    const ashlar_status status = ashlar__task_text_create(corpus, &plain, &tasks[1]);
-    if (status != ASHLAR_OK) {
-        tasks[0]->table->destroy(tasks[0]);
-        return status;
-    }
-    ASHLAR_TRY(ashlar__train_verify(device, tasks, &plain, &found));
+    ASHLAR_TRY(ashlar__train_verify(device, corpus, &c->train, &found));
     if (!c->is_quiet) {
-        printf("Verified: the first step's loss, %zu outputs of its operations and the gradients "
-               "of %zu tensors\nare the CPU's; the furthest off by %.1f %% of what is allowed.\n",
-               found.outputs, found.tensors, 100 * found.worst);
+        printf(
+            "Verified: the first step's loss and the gradients of %zu tensors are the CPU's; the "
+            "furthest off by\n%.1f %% of what is allowed.\n",
+            found.tensors, 100 * found.worst);
     }
     return ASHLAR_OK;
-}
-
-static ashlar_status make_text_task(void *corpus, const ashlar_train_config *config,
-                                    ashlar_task **out) {
-    return ashlar__task_text_create(corpus, config, out);
 }
 
 static ashlar_status run_text(ashlar_train_command *c, ashlar_device *device) {
@@ -251,45 +198,15 @@ static ashlar_status run_text(ashlar_train_command *c, ashlar_device *device) {
     if (!c->is_quiet) {
         print_start(c, corpus);
     }
-    ashlar_status status = c->verifies ? verify_text(c, device, corpus) : ASHLAR_OK;
-    ASHLAR_THEN(status, train(c, device, make_text_task, corpus));
+    ashlar_status status = c->verifies ? verify(c, device, corpus) : ASHLAR_OK;
+    ASHLAR_THEN(status, train(c, device, corpus));
     ashlar__corpus_destroy(corpus);
-    return status;
-}
-
-/* A tagger's corpus, and the command that it was read for. */
-typedef struct tagger_data {
-    const ashlar_train_command *command;
-    ashlar_tagger_corpus *corpus;
-} tagger_data;
-
-static ashlar_status make_tagger_task(void *context, const ashlar_train_config *config,
-                                      ashlar_task **out) {
-    const tagger_data *data = context;
-    const ashlar_train_tagger_options *options = &data->command->tags;
-    ashlar_task_tagger_config tags = options->tags;
-    tags.label_embedding = options->feeds_labels ? options->label_embedding : 0;
-    return ashlar__task_tagger_create(data->corpus, config, &tags, out);
-}
-
-static ashlar_status run_tags(ashlar_train_command *c, ashlar_device *device) {
-    tagger_data data = {.command = c};
-    ashlar_tagger_corpus_config text = c->tags.corpus;
-    text.max_words = c->train.max_length;
-    ASHLAR_TRY(ashlar__tagger_corpus_open(c->data.items, c->data.count, &text, &data.corpus));
-    if (!c->is_quiet) {
-        ashlar_tagger_counts counts;
-        ashlar__tagger_corpus_counts(data.corpus, &counts);
-        print_tagger_start(&counts, &c->train);
-    }
-    const ashlar_status status = train(c, device, make_tagger_task, &data);
-    ashlar__tagger_corpus_destroy(data.corpus);
     return status;
 }
 
 static int run(ashlar_train_command *c, ashlar_device *device) {
     ashlar_status status = ashlar__train_command_check_writable(c);
-    ASHLAR_THEN(status, c->is_tagger ? run_tags(c, device) : run_text(c, device));
+    ASHLAR_THEN(status, run_text(c, device));
     ashlar_device_close(device);
     status = status == ASHLAR_ENOMEM ? ashlar__train_fit_explain(c) : status;
     return status == ASHLAR_OK ? 0 : ashlar__train_ranks_fail(c, program, status);
@@ -311,7 +228,7 @@ static int run_command(int argc, char **argv) {
         return ashlar__program_fail(program, ASHLAR_EINVAL);
     }
     if (c.wants_help) {
-        ashlar__train_command_print_help(stdout, program, c.is_tagger);
+        ashlar__train_command_print_help(stdout, program);
         return 0;
     }
     if (c.fit != NULL) {

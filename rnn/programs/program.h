@@ -5,7 +5,8 @@
 #include <stdbool.h>
 
 #include "allocator/base/json.h"
-#include "rnn/model/model.h"
+#include <ashlar/arena.h>
+#include "rnn/programs/options.h"
 
 /* Write a page for a browser, tools/viewer.html with the finished document inside, which stays the
  * caller's. After an error the file is as it was. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM,
@@ -49,6 +50,20 @@ bool ashlar__program_is_same_file(const char *a, const char *b);
  * say so on stderr.
  * Returns 0; on failure prints the detail and returns the exit status. */
 int ashlar__program_open_device(const char *program, const char *name, ashlar_device **out);
+
+/* ---- weights that another program, or another training, wrote (weights_file.c) ---- */
+
+/* Read the words of --map: OLD=NEW for a tensor's name in the file and in the model, or for the
+ * beginning of names if OLD ends in a dot or is empty; NEW "-" leaves it out. *out is valid until
+ * the next call. Errors: ASHLAR_EINVAL. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__weights_map(const ashlar_option_list *words,
+                                                    ashlar_load_options *out);
+
+/* Fill what fits of an arena on which no work is queued, and print what did not. Errors: those of
+ * ashlar_checkpoint_load(); ASHLAR_EFORMAT (nothing fits). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__weights_init(const char *path,
+                                                     const ashlar_option_list *map, bool is_quiet,
+                                                     ashlar_arena *arena);
 
 /* For ashlar_allocator_set_report(): print a report of damage or leaks on stderr. */
 void ashlar__program_print_report(const char *line, void *unused);

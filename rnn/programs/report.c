@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "rnn/product/blas.h"
-#include "rnn/train/task_options.h"
 
 static double mib(uint64_t bytes) {
     return (double)bytes / (1024.0 * 1024.0);
@@ -110,7 +109,7 @@ static void print_buckets(FILE *out, const ashlar_train_report *r) {
 
 static void print_savings(FILE *out, const ashlar_train_report *r) {
     for (size_t i = 0; i < r->savings_count; i++) {
-        const ashlar_task_saving *s = &r->savings[i];
+        const ashlar_train_saving *s = &r->savings[i];
         fprintf(out, "Without --%s %zu it would need %.2f MiB (%.2f x).\n", s->option, s->value,
                 mib(s->bytes), (double)s->bytes / (double)r->step_bytes);
     }
@@ -172,16 +171,15 @@ static void print_warmup(FILE *out, const ashlar_train_report *r) {
 }
 
 void ashlar__report_print(FILE *out, const ashlar_train_report *r) {
-    const char *unit = r->unit != NULL ? r->unit : "symbol";
     char resumed[32];
     (void)snprintf(resumed, sizeof resumed, " after %zu", r->resumed);
     fprintf(out,
-            "\n%zu steps%s on %s (%s:%d), %llu %ss in %.1f s: %.0f per second.\n"
-            "The loss went from %.4f to %.4f nats per %s.\n",
+            "\n%zu steps%s on %s (%s:%d), %llu symbols in %.1f s: %.0f per second.\n"
+            "The loss went from %.4f to %.4f nats per symbol.\n",
             r->steps, r->resumed > 0 ? resumed : "", r->device.name,
             r->device.kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda", r->device.ordinal,
-            (unsigned long long)r->tokens, unit, r->seconds, r->tokens_per_s, r->loss_first,
-            r->loss_last, unit);
+            (unsigned long long)r->tokens, r->seconds, r->tokens_per_s, r->loss_first,
+            r->loss_last);
     print_warmup(out, r);
     fprintf(out, "The %zu parameters %s.\n", r->parameters,
             r->weights_contiguous ? "lie in one contiguous range, every view where it was placed"
@@ -197,11 +195,11 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r) {
     }
 }
 
-static void put_config(ashlar_json_writer *w, const ashlar_task *task,
-                       const ashlar_train_config *c) {
+static void put_config(ashlar_json_writer *w, const ashlar_train_config *c,
+                       const ashlar_train_report *r) {
     ashlar__json_put_key(w, "config");
     ashlar__json_open_object(w);
-    ashlar__task_put_config(task, w);
+    ashlar__train_put_options(w, c, r);
     ashlar__json_add_string(w, "optimizer", ashlar_optimizer_name(c->optimizer.kind));
     ashlar__json_add_double(w, "learning_rate", c->optimizer.learning_rate);
     ashlar__json_add_double(w, "weight_decay", c->optimizer.weight_decay);
@@ -314,8 +312,16 @@ void ashlar__report_put_device(ashlar_json_writer *w, const ashlar_device_info *
     ashlar__json_add_string(w, "device_name", device->name);
 }
 
-void ashlar__report_put(ashlar_json_writer *w, const ashlar_task *task,
-                        const ashlar_train_config *config, const ashlar_train_report *report) {
+static void put_evaluation(ashlar_json_writer *w, const ashlar_evaluation *test) {
+    ashlar__json_add_uint64(w, "held_out_records", test->records);
+    ashlar__json_add_uint64(w, "held_out_symbols", test->symbols);
+    ashlar__json_add_double(w, "held_out_loss", test->loss);
+    ashlar__json_add_double(w, "held_out_bits_per_byte", test->bits_per_byte);
+    ashlar__json_add_uint64(w, "held_out_driver_calls", test->management_calls);
+}
+
+void ashlar__report_put(ashlar_json_writer *w, const ashlar_train_config *config,
+                        const ashlar_train_report *report, const ashlar_evaluation *test) {
     ashlar__json_open_document(w, "ashlar-train/1");
     ashlar__report_put_device(w, &report->device);
     put_training(w, report);
@@ -325,8 +331,6 @@ void ashlar__report_put(ashlar_json_writer *w, const ashlar_task *task,
     put_buckets(w, report);
     put_savings(w, report);
     ashlar__train_ranks_put(w, report);
-    if (task->table->put_results != NULL) {
-        task->table->put_results(task, w);
-    }
-    put_config(w, task, config);
+    put_evaluation(w, test);
+    put_config(w, config, report);
 }

@@ -20,9 +20,9 @@ static void put_symbol(FILE *out, int32_t symbol, bool is_terminal) {
     }
 }
 
-static ashlar_text_memory read_memory(const ashlar_model *model) {
+static ashlar_text_memory read_memory(ashlar_allocator *allocator) {
     ashlar_stats stats;
-    ashlar_allocator_get_stats(model->allocator, &stats);
+    ashlar_allocator_get_stats(allocator, &stats);
     return (ashlar_text_memory){
         .live_bytes = stats.live_bytes,
         .reserved_bytes = stats.reserved_bytes,
@@ -75,23 +75,25 @@ static ashlar_status draw_step(const drawing *d, size_t i) {
     return ASHLAR_OK;
 }
 
-static ashlar_status draw(const drawing *d, const ashlar_model *model, ashlar_text_report *report) {
+static ashlar_status draw(const drawing *d, ashlar_allocator *allocator,
+                          ashlar_text_report *report) {
+    ashlar_device *const device = ashlar_allocator_device(allocator);
     ashlar_driver_counts before;
     bool is_early = true;
-    report->start = read_memory(model);
-    ashlar_device_get_counts(model->device, &before);
+    report->start = read_memory(allocator);
+    ashlar_device_get_counts(device, &before);
     const double start_s = ashlar__clock_s();
     for (size_t i = 0; i < d->config->bytes; i++) {
         ASHLAR_TRY(draw_step(d, i));
         if (is_early && (i + 1) * d->count >= ASHLAR_TEXT_EARLY_BYTES) {
-            report->early = read_memory(model);
+            report->early = read_memory(allocator);
             is_early = false;
         }
     }
     report->bytes = d->config->bytes * d->count;
     report->seconds = ashlar__clock_s() - start_s;
-    report->calls = ashlar__phase_calls(model->device, &before);
-    report->end = read_memory(model);
+    report->calls = ashlar__phase_calls(device, &before);
+    report->end = read_memory(allocator);
     return ASHLAR_OK;
 }
 
@@ -111,7 +113,7 @@ static ashlar_status write_kept(const drawing *d) {
     return ASHLAR_OK;
 }
 
-static ashlar_status open_drawing(drawing *d, ashlar_model *model) {
+static ashlar_status open_drawing(drawing *d, const ashlar_sampled_model *model) {
     size_t all = 0;
     ASHLAR_FAIL_IF(d->count > 1 && !ashlar__mul(d->count, d->config->bytes, &all), ASHLAR_EOVERFLOW,
                    "%zu texts of %zu bytes are too many to address", d->count, d->config->bytes);
@@ -124,8 +126,8 @@ static ashlar_status open_drawing(drawing *d, ashlar_model *model) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__text_write(ashlar_model *model, FILE *out, const ashlar_text_config *config,
-                                 ashlar_text_report *report) {
+ashlar_status ashlar__text_write(const ashlar_sampled_model *model, FILE *out,
+                                 const ashlar_text_config *config, ashlar_text_report *report) {
     ashlar_text_report measured = {0};
     drawing d = {.config = config,
                  .out = out,
@@ -133,7 +135,7 @@ ashlar_status ashlar__text_write(ashlar_model *model, FILE *out, const ashlar_te
                  .count = config->sampler.count == 0 ? 1 : config->sampler.count};
     ashlar_status status = open_drawing(&d, model);
     ASHLAR_THEN(status, read_prime(&d));
-    ASHLAR_THEN(status, draw(&d, model, &measured));
+    ASHLAR_THEN(status, draw(&d, model->allocator, &measured));
     ASHLAR_THEN(status, d.all == NULL ? ASHLAR_OK : write_kept(&d));
     fputc('\n', out);
     ashlar__text_sampler_destroy(d.sampler);
@@ -173,7 +175,7 @@ static void put_calls(ashlar_json_writer *w, const ashlar_phase_calls *calls) {
     ashlar__json_add_uint64(w, "wait_calls_after_start", calls->wait);
 }
 
-static void put_config(ashlar_json_writer *w, const ashlar_model_config *m,
+static void put_config(ashlar_json_writer *w, const ashlar_text_model_config *m,
                        const ashlar_text_config *c) {
     ashlar__json_put_key(w, "config");
     ashlar__json_open_object(w);
@@ -192,12 +194,12 @@ static void put_config(ashlar_json_writer *w, const ashlar_model_config *m,
     ashlar__json_close_object(w);
 }
 
-ashlar_status ashlar__text_report_write(const char *path, const ashlar_model *model,
+ashlar_status ashlar__text_report_write(const char *path, const ashlar_sampled_model *model,
                                         const ashlar_text_config *config,
                                         const ashlar_text_report *r) {
     ashlar_json_writer w;
     ashlar_device_info device;
-    ashlar_device_get_info(model->device, &device);
+    ashlar_device_get_info(ashlar_allocator_device(model->allocator), &device);
     ashlar__json_writer_init(&w, 2);
     ashlar__json_open_document(&w, "ashlar-sample/1");
     ashlar__report_put_device(&w, &device);

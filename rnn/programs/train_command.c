@@ -13,30 +13,14 @@
 #include "rnn/product/blas.h"
 #include "rnn/programs/program.h"
 
-/* Set the defaults of options that only a tagger has, and of shared ones that differ for it. */
-static void set_tagger_defaults(ashlar_train_config *train, ashlar_train_tagger_options *options) {
-    train->layers = 1;
-    train->hidden = 200;
-    train->embedding = 200;
-    train->batch = 25;
-    train->steps = 400;
-    *options = (ashlar_train_tagger_options){
-        .tags = {.character_embedding = 50, .character_hidden = 100},
-        .corpus = {.max_bytes = 64, .min_count = 2},
-        .label_embedding = 32,
-    };
-}
-
-/* The defaults for a model. */
-static ashlar_train_command defaults(bool is_tagger) {
+static ashlar_train_command defaults(void) {
     ashlar_train_command c = {
-        .model = is_tagger ? "tagger" : "text",
-        .is_tagger = is_tagger,
         .train = {.layers = 2,
                   .hidden = 256,
                   .embedding = 64,
                   .batch = 16,
                   .max_length = 256,
+                  .held_out = 50,
                   .accumulate = 1,
                   .steps = 800,
                   .seed = 1,
@@ -53,15 +37,11 @@ static ashlar_train_command defaults(bool is_tagger) {
         .vary = "batch",
         .sample_bytes = 400,
         .timeout_s = 120,
-        .held_out = is_tagger ? 10 : 50,
         .threads = (size_t)ashlar__blas_threads(),
     };
     ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &c.train.optimizer);
     c.train.optimizer.learning_rate = 0.004;
     c.train.optimizer.clip_norm = 1.0;
-    ashlar_train_config of_tagger = c.train;
-    set_tagger_defaults(&of_tagger, &c.tags);
-    c.train = is_tagger ? of_tagger : c.train;
     return c;
 }
 
@@ -78,20 +58,17 @@ enum { SAVED_MAX = 64, SAVED_BYTES = 80 };
 #define TEXT(name, argument, field, help) RANGE(TEXT, name, argument, field, 0, 0, help)
 #define FLAG(name, field, help) RANGE(FLAG, name, NULL, field, 0, 0, help)
 
-/* Options of both models come first, then those of a text model only, then of a tagger only. */
 static const ashlar_option options[] = {
-    RANGE(LIST, "data", "PATH", data, 0, 0, "a text file or folder, or a column file; repeatable"),
-    TEXT("model", "NAME", model, "text, tagger"),
+    RANGE(LIST, "data", "PATH", data, 0, 0, "a text file or folder; repeatable"),
     NUMBER("steps", train.steps, 1, 1e9, "training steps"),
     NUMBER("batch", train.batch, 1, 65536, "sequences per step"),
-    NUMBER("max-length", train.max_length, 1, 1e6,
-           "longer ones are cut into pieces; tagger: refused"),
+    NUMBER("max-length", train.max_length, 1, 1e6, "longer ones are cut into pieces"),
     TEXT("cell", "NAME", cell, "lstm, gru, tanh, relu"),
     NUMBER("layers", train.layers, 1, 64, "recurrent layers"),
     NUMBER("hidden", train.hidden, 1, 16384, "width of a layer"),
     NUMBER("projection", train.projection, 0, 16384, "width of an LSTM's output, 0: as hidden"),
     REAL("dropout", train.dropout, 0, 0.99, "share of outputs dropped between layers"),
-    NUMBER("embedding", train.embedding, 1, 16384, "width of a symbol's vector, a word's"),
+    NUMBER("embedding", train.embedding, 1, 16384, "width of a symbol's vector"),
     TEXT("optimizer", "NAME", rule.optimizer, "sgd, adam, adamw, adagrad, rmsprop"),
     REAL("learning-rate", train.optimizer.learning_rate, 1e-12, 10, "the highest one"),
     REAL("weight-decay", train.optimizer.weight_decay, 0, 10, "of any optimizer"),
@@ -107,7 +84,7 @@ static const ashlar_option options[] = {
     NUMBER("rate-every", rule.step_size, 1, 1e9, "step: so often, multiply the rate"),
     REAL("rate-factor", rule.gamma, 1e-9, 1, "step: by this"),
     RANGE(SEED, "seed", "N", train.seed, 0, 0, "of weights, batches and sample"),
-    NUMBER("held-out", held_out, 0, 1e9, "test on every Nth record or sentence, 0: on none"),
+    NUMBER("held-out", train.held_out, 0, 1e9, "test on every Nth record, 0: on none"),
     NUMBER("buckets", train.buckets, 0, 1e6, "ranges of lengths with plans of their own; 0: one"),
     FLAG("pad", train.pads, "batches to the longest length of their range"),
     FLAG("graphs", train.graphs, "make each step one launch; pads, too"),
@@ -122,6 +99,8 @@ static const ashlar_option options[] = {
     TEXT("save", "FILE", train.save_file, "write the training there (safetensors)"),
     NUMBER("save-every", train.save_every, 0, 1e9, "steps; 0: only at the end"),
     TEXT("resume", "FILE", train.resume_file, "go on with a saved training and its options"),
+    TEXT("init", "FILE", init, "begin with the weights in there that fit"),
+    RANGE(LIST, "map", "OLD=NEW", map, 0, 0, "a tensor's name there, in the model; repeatable"),
     TEXT("losses", "FILE", losses, "write each step's loss there"),
     TEXT("fit", "SIZE", fit, "do not train: find what fits a device of that size"),
     TEXT("vary", "NAME", vary, "with --fit: batch, length, hidden"),
@@ -130,44 +109,19 @@ static const ashlar_option options[] = {
     TEXT("snapshot", "FILE", snapshot, "write what the memory holds there (JSON)"),
     FLAG("quiet", is_quiet, "print nothing but errors"),
     FLAG("help", wants_help, "print this"),
-    TEXT("dtype", "NAME", dtype, "text: f32, f64; on a GPU also f16, bf16"),
-    NUMBER("stride", train.stride, 0, 1e6, "text: a piece each N time steps; 0: no overlap"),
-    NUMBER("accumulate", train.accumulate, 1, 65536, "text: pieces that a batch is worked off in"),
-    RANGE(COUNT, "bptt", "K", train.bptt, 0, 1e6,
-          "text: update each K time steps, carry states; 0: no"),
-    TEXT("recompute", "K", recompute, "text: hold K time steps, redo others; auto: 2 roots"),
-    NUMBER("sample", sample_bytes, 0, 1e9, "text: bytes of it to make at the end"),
-    FLAG("unidirectional", tags.tags.is_unidirectional, "tagger: read forward only, not both ways"),
-    NUMBER("char-embedding", tags.tags.character_embedding, 1, 16384,
-           "tagger: width of a character's vector"),
-    NUMBER("char-hidden", tags.tags.character_hidden, 1, 16384,
-           "tagger: width of the characters' layer"),
-    FLAG("feed-labels", tags.feeds_labels, "tagger: label word by word, reading the label before"),
-    NUMBER("label-embedding", tags.label_embedding, 1, 16384,
-           "tagger: width of a fed label's vector"),
-    NUMBER("min-count", tags.corpus.min_count, 1, 1e9, "tagger: words seen less often are unknown"),
-    NUMBER("max-word", tags.corpus.max_bytes, 1, 1e6, "tagger: longest word in bytes"),
+    TEXT("dtype", "NAME", dtype, "f32, f64; on a GPU also f16, bf16"),
+    NUMBER("stride", train.stride, 0, 1e6, "a piece each N time steps; 0: no overlap"),
+    NUMBER("accumulate", train.accumulate, 1, 65536, "pieces that a batch is worked off in"),
+    RANGE(COUNT, "bptt", "K", train.bptt, 0, 1e6, "update each K time steps, carry states; 0: no"),
+    TEXT("recompute", "K", recompute, "hold K time steps, redo others; auto: 2 roots"),
+    NUMBER("sample", sample_bytes, 0, 1e9, "bytes of text to make at the end"),
 };
-enum {
-    SHARED_COUNT = 48,
-    TEXT_END = SHARED_COUNT + 6,
-    OPTION_COUNT = sizeof options / sizeof options[0]
-};
-_Static_assert(OPTION_COUNT == TEXT_END + 7, "the counts are those of the parts");
+enum { OPTION_COUNT = sizeof options / sizeof options[0] };
 
-void ashlar__train_command_print_help(FILE *out, const char *program, bool is_tagger) {
-    given = defaults(is_tagger);
-    fprintf(out,
-            "Usage: %s --data PATH [OPTION]...   train a character RNN on text\n"
-            "       %s --model tagger --data FILE [OPTION]...   a tagger on words\n",
-            program, program);
-    ashlar__options_print(out, options, is_tagger ? SHARED_COUNT : TEXT_END);
-    if (is_tagger) {
-        ashlar__options_print(out, options + TEXT_END, OPTION_COUNT - TEXT_END);
-    } else {
-        fprintf(out, "A tagger's own options, and its defaults: %s --model tagger --help\n",
-                program);
-    }
+void ashlar__train_command_print_help(FILE *out, const char *program) {
+    given = defaults();
+    fprintf(out, "Usage: %s --data PATH [OPTION]...   train a character RNN on text\n", program);
+    ashlar__options_print(out, options, OPTION_COUNT);
     fprintf(out,
             "Environment: ASHLAR_DEVICE, ASHLAR_SOFT, ASHLAR_THREADS, ASHLAR_ISA.\n"
             "Exit: 0, 1 failed, 2 a bad option, 128 + a signal's number: saved and reported.\n");
@@ -190,18 +144,18 @@ static void list_outputs(const ashlar_train_command *c, output outputs[static OU
 }
 
 /* An output must differ from the texts to train on, from the outputs after it up to `end`, and from
- * the resumed file; only --save may name the resumed file. */
+ * the file to begin with; only --save may name that. */
 static ashlar_status check_output(const ashlar_train_command *c, const output *o,
                                   const output *end) {
     for (size_t i = 0; o->path != NULL && i < c->data.count; i++) {
         ASHLAR_FAIL_IF(ashlar__program_is_same_file(o->path, c->data.items[i]), ASHLAR_EINVAL,
                        "--%s: %s is the text to train on; name another file", o->option, o->path);
     }
-    const char *resume = c->train.resume_file;
-    ASHLAR_FAIL_IF(o->path != NULL && resume != NULL && o->path != c->train.save_file &&
-                       ashlar__program_is_same_file(o->path, resume),
-                   ASHLAR_EINVAL, "--%s and --resume: both name %s; give each its own file",
-                   o->option, o->path);
+    const char *begin = c->init != NULL ? c->init : c->train.resume_file;
+    ASHLAR_FAIL_IF(o->path != NULL && begin != NULL && o->path != c->train.save_file &&
+                       ashlar__program_is_same_file(o->path, begin),
+                   ASHLAR_EINVAL, "--%s and --%s: both name %s; give each its own file", o->option,
+                   c->init != NULL ? "init" : "resume", o->path);
     for (const output *other = o + 1; o->path != NULL && other < end; other++) {
         ASHLAR_FAIL_IF(other->path != NULL && ashlar__program_is_same_file(o->path, other->path),
                        ASHLAR_EINVAL, "--%s and --%s: both name %s; give each its own file",
@@ -252,6 +206,9 @@ static ashlar_status read_stack(ashlar_train_command *c) {
                    ASHLAR_EINVAL,
                    "--projection: %zu; it is for --cell lstm, and below --hidden %zu",
                    t->projection, t->hidden);
+    ASHLAR_FAIL_IF(t->dropout > 0 && t->layers == 1, ASHLAR_EINVAL,
+                   "--dropout and --layers 1: it drops what is between layers; give --layers 2 or "
+                   "more, or no --dropout");
     return ASHLAR_OK;
 }
 
@@ -288,8 +245,6 @@ static ashlar_status read_fit(ashlar_train_command *c) {
                    c->fit);
     ASHLAR_FAIL_IF(!ashlar__train_fit_knows(c->vary), ASHLAR_EINVAL,
                    "--vary: \"%.40s\" is none of batch, length, hidden", c->vary);
-    ASHLAR_FAIL_IF(c->is_tagger && strcmp(c->vary, "length") == 0, ASHLAR_EINVAL,
-                   "--vary length: a tagger takes sentences as they are; give batch or hidden");
     ASHLAR_FAIL_IF(c->train.graphs, ASHLAR_EINVAL, "--fit and --graphs: leave out one of them");
     ASHLAR_FAIL_IF(c->html != NULL, ASHLAR_EINVAL,
                    "--fit and --html: the page is about a training; leave out one of them");
@@ -299,29 +254,20 @@ static ashlar_status read_fit(ashlar_train_command *c) {
 
 static ashlar_status check_command(const ashlar_train_command *c) {
     output outputs[OUTPUT_COUNT];
-    ASHLAR_FAIL_IF(c->held_out == 1, ASHLAR_EINVAL,
+    ASHLAR_FAIL_IF(c->train.held_out == 1, ASHLAR_EINVAL,
                    "--held-out: 1 leaves nothing to train on; give 0, or at least 2");
     ASHLAR_FAIL_IF(c->data.count == 0, ASHLAR_EINVAL,
                    "--data: no text given; name a file or a folder, see --help");
     ASHLAR_FAIL_IF(c->train.save_every != 0 && c->train.save_file == NULL, ASHLAR_EINVAL,
                    "--save-every: where to? name a file with --save");
+    ASHLAR_FAIL_IF(c->init != NULL && c->train.resume_file != NULL, ASHLAR_EINVAL,
+                   "--init and --resume: leave out one of them");
+    ASHLAR_FAIL_IF(c->init == NULL && c->map.count > 0, ASHLAR_EINVAL,
+                   "--map: of which file? name it with --init");
+    ASHLAR_TRY(ashlar__weights_map(&c->map, &(ashlar_load_options){0}));
     list_outputs(c, outputs);
     for (size_t i = 0; i < OUTPUT_COUNT; i++) {
         ASHLAR_TRY(check_output(c, &outputs[i], outputs + OUTPUT_COUNT));
-    }
-    return ASHLAR_OK;
-}
-
-/* Check --model, and fail if an option is given that only the other model has. */
-static ashlar_status check_model(const ashlar_train_command *c, int argc, char **argv) {
-    const size_t first = c->is_tagger ? SHARED_COUNT : TEXT_END;
-    const size_t end = c->is_tagger ? TEXT_END : OPTION_COUNT;
-    ASHLAR_FAIL_IF(strcmp(c->model, c->is_tagger ? "tagger" : "text") != 0, ASHLAR_EINVAL,
-                   "--model: \"%.40s\" is neither text nor tagger", c->model);
-    for (size_t i = first; i < end; i++) {
-        ASHLAR_FAIL_IF(ashlar__options_given(options[i].name, argc, argv) != NULL, ASHLAR_EINVAL,
-                       "--%s: it is for --model %s only", options[i].name,
-                       c->is_tagger ? "text" : "tagger");
     }
     return ASHLAR_OK;
 }
@@ -372,31 +318,26 @@ static void take_all_saved(const ashlar_checkpoint *file) {
         }
     }
     const char *steps = saved_value(file, "schedule_steps");
-    const char *width = saved_value(file, "label_embedding");
     if (steps != NULL) {
         take_saved("steps", steps);
     }
-    given.tags.feeds_labels = width != NULL && strcmp(width, "0") != 0;
     take_saved_flag(file, "without_bias_decay", "1", "no-bias-decay");
     take_saved_flag(file, "nesterov", "1", "nesterov");
     take_saved_flag(file, "shards", NULL, "reproducible");
-    take_saved_flag(file, "directions", "1", "unidirectional");
-    if (!given.is_tagger && saved_value(file, "held_out") == NULL) {
-        given.held_out = 0;
+    if (saved_value(file, "held_out") == NULL) {
+        given.train.held_out = 0;
     }
 }
 
-/* Set the defaults: those of the model, replaced by the options of a training to resume. A file
+/* Set the defaults, replaced by the options of a training to resume. A file
  * that cannot be read makes resuming fail later, and says why. */
 static void set_defaults(int argc, char **argv) {
     const char *path = ashlar__options_given("resume", argc, argv);
-    const char *model = ashlar__options_given("model", argc, argv);
     ashlar_checkpoint *file = NULL;
     if (path != NULL && ashlar_checkpoint_open(path, &file) != ASHLAR_OK) {
         file = NULL;
     }
-    model = model == NULL && file != NULL ? saved_value(file, "model") : model;
-    given = defaults(model != NULL && strcmp(model, "tagger") == 0);
+    given = defaults();
     if (file != NULL && saved_value(file, "layers") != NULL) {
         take_all_saved(file);
     }
@@ -406,14 +347,12 @@ static void set_defaults(int argc, char **argv) {
 ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_command *out) {
     set_defaults(argc, argv);
     ASHLAR_TRY(ashlar__options_parse(options, OPTION_COUNT, argc, argv));
-    ASHLAR_TRY(check_model(&given, argc, argv));
     if (!given.wants_help) {
         ASHLAR_TRY(read_stack(&given));
         ASHLAR_TRY(read_recompute(&given));
         ASHLAR_TRY(read_fit(&given));
         ASHLAR_TRY(ashlar__train_rule_apply(&given.rule, &given.train));
         ASHLAR_TRY(check_command(&given));
-        given.train.held_out = given.tags.corpus.held_out = given.held_out;
     }
     *out = given;
     return ASHLAR_OK;

@@ -12,8 +12,6 @@
 #include "allocator/base/json.h"
 #include "rnn/model/text_sampler.h"
 #include "rnn/programs/options.h"
-#include "rnn/train/step_record.h"
-#include "rnn/train/tasks.h"
 #include "rnn/train/train.h"
 
 /* ---- the command line ---- */
@@ -33,20 +31,9 @@ typedef struct ashlar_train_rule {
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_rule_apply(const ashlar_train_rule *rule,
                                                          ashlar_train_config *config);
 
-/* The options that only a tagger has. */
-typedef struct ashlar_train_tagger_options {
-    ashlar_task_tagger_config tags;
-    ashlar_tagger_corpus_config corpus; /* all but max_words, for which --max-length is used */
-    size_t label_embedding;             /* width of a fed-back label's vector */
-    bool feeds_labels;
-} ashlar_train_tagger_options;
-
 typedef struct ashlar_train_command {
     ashlar_option_list data;
-    const char *model;
-    bool is_tagger; /* `model` is "tagger" */
     ashlar_train_config train;
-    ashlar_train_tagger_options tags;
     ashlar_train_rule rule;
     const char *cell;
     const char *dtype;
@@ -59,10 +46,11 @@ typedef struct ashlar_train_command {
     size_t fit_bytes; /* the same size in bytes */
     const char *vary;
     const char *losses;
+    const char *init;       /* a file of weights to begin with; NULL: draw all of them */
+    ashlar_option_list map; /* of the names in it */
     const char *snapshot;
     bool verifies;
     size_t sample_bytes;
-    size_t held_out; /* --held-out; copied to `train` and to `tags` */
     size_t threads;
     bool is_reproducible;
     size_t timeout_s; /* how long ranks wait for each other */
@@ -80,8 +68,8 @@ bool ashlar__train_command_answer(const char *program, int argc, char **argv);
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_command_read(int argc, char **argv,
                                                            ashlar_train_command *out);
 
-/* Print the help for one of the two models; `program` is the program's name. */
-void ashlar__train_command_print_help(FILE *out, const char *program, bool is_tagger);
+/* Print the help; `program` is the program's name. */
+void ashlar__train_command_print_help(FILE *out, const char *program);
 
 /* Check that every output can be written, before hours of training. Errors: those of
  * ashlar__program_check_writable(). */
@@ -125,14 +113,14 @@ typedef struct ashlar_text_report {
  *
  * Errors: those of the sampler; ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW (several texts); ASHLAR_EIO
  * (`out` cannot be written; its error flag is set). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__text_write(ashlar_model *model, FILE *out,
+ASHLAR_MUST_CHECK ashlar_status ashlar__text_write(const ashlar_sampled_model *model, FILE *out,
                                                    const ashlar_text_config *config,
                                                    ashlar_text_report *report);
 
 /* Write a report on a text by `model` to a file, as one JSON object. After an error the file is as
  * it was. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__text_report_write(const char *path,
-                                                          const ashlar_model *model,
+                                                          const ashlar_sampled_model *model,
                                                           const ashlar_text_config *config,
                                                           const ashlar_text_report *report);
 
@@ -213,55 +201,50 @@ void ashlar__report_put_device(ashlar_json_writer *writer, const ashlar_device_i
 
 /* Begin a JSON document with the report and the options. The caller may add members, then closes
  * it. */
-void ashlar__report_put(ashlar_json_writer *writer, const ashlar_task *task,
-                        const ashlar_train_config *config, const ashlar_train_report *report);
+void ashlar__report_put(ashlar_json_writer *writer, const ashlar_train_config *config,
+                        const ashlar_train_report *report, const ashlar_evaluation *test);
 
 /* If the memory of a tag keeps growing, print since which step and by how much; else nothing. */
 void ashlar__report_print_growth(FILE *out, ashlar_tag tag, const ashlar_tag_growth *growth);
 
 /* ---- the page of --html ---- */
 
-/* Makes a task like the training's for another configuration; the caller owns *out. */
-typedef ashlar_status (*ashlar_compare_task_fn)(void *context, const ashlar_train_config *config,
-                                                ashlar_task **out);
-
-/* A step's loss, nats per token. */
-typedef struct ashlar_page_loss {
+/* A step as the page shows it: loss in nats per symbol. */
+typedef struct ashlar_page_step {
     size_t step;
     double loss;   /* of this step's batch */
     double recent; /* mean over the last few steps */
-} ashlar_page_loss;
+    ashlar_train_held held;
+} ashlar_page_step;
 
 typedef struct ashlar_train_page {
-    ashlar_step_record *record; /* NULL: no page is wanted */
-    ashlar_page_loss *losses;
-    size_t loss_count, loss_capacity;
+    bool is_wanted;
+    ashlar_page_step *steps;
+    size_t step_count, step_capacity;
     ashlar_json_writer document; /* with --html, open from ashlar__train_page_report() on */
 } ashlar_train_page;
 
-/* If --html was given, begin a page, and set hooks in the command that record the training's
- * buffers. Only rank 0 writes a page. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_page_begin(ashlar_train_page *page,
-                                                         ashlar_train_command *command);
+/* If --html was given, begin a page. Only rank 0 writes one. */
+void ashlar__train_page_begin(ashlar_train_page *page, const ashlar_train_command *command);
 void ashlar__train_page_end(ashlar_train_page *page);
 
-/* Note a step's losses. If there is no host memory for them, the page lacks the step. */
+/* Note a step. If there is no host memory for it, the page lacks the step. */
 void ashlar__train_page_note(ashlar_train_page *page, const ashlar_train_progress *now);
 
 /* Write the report for --json; with --html, keep it for ashlar__train_page_write(), which also
- * writes it for --json. Errors: those of ashlar__json_writer_save(). */
+ * writes it for --json. Errors: those of ashlar__json_writer_save(); ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_page_report(ashlar_train_page *page,
                                                           const ashlar_train_command *command,
-                                                          const ashlar_task *task,
-                                                          const ashlar_train_report *report);
+                                                          ashlar_trainer *trainer,
+                                                          const ashlar_train_report *report,
+                                                          const ashlar_evaluation *test);
 
 /* With --html, compare ways to take memory, and write the page. The trainer must be destroyed: its
  * memory would be missing to the trainings that are compared. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_page_write(ashlar_train_page *page,
                                                          const ashlar_train_command *command,
                                                          ashlar_device *device,
-                                                         ashlar_compare_task_fn make_task,
-                                                         void *context);
+                                                         const ashlar_corpus *corpus);
 
 /* ---- --fit ---- */
 

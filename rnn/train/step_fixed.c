@@ -15,7 +15,7 @@ enum { VALUES_ALIGN = 256 };
 
 /* The longest length of a part in the range of `length`. */
 static size_t longest_like(const ashlar_trainer *t, size_t length) {
-    const size_t longest = t->task->max_part_length;
+    const size_t longest = t->batches.max_part_length;
     const size_t width = (longest - 1) / t->config.buckets + 1;
     const size_t last = ((length - 1) / width + 1) * width;
     return last < longest ? last : longest;
@@ -23,7 +23,7 @@ static size_t longest_like(const ashlar_trainer *t, size_t length) {
 
 /* Of several parts, only the last one is shorter, and padded. */
 static ashlar_status find_padded(ashlar_trainer *t) {
-    const size_t longest = t->task->max_length, part = t->task->max_part_length;
+    const size_t longest = t->batches.max_length, part = t->batches.max_part_length;
     size_t *padded;
     ASHLAR_HOST_NEW(padded, longest + 1, "no host memory for %zu lengths", longest);
     t->fixed.padded = padded;
@@ -36,7 +36,7 @@ static ashlar_status find_padded(ashlar_trainer *t) {
 }
 
 static size_t parts_of(const ashlar_trainer *t, size_t length) {
-    return (length - 1) / t->task->max_part_length + 1;
+    return (length - 1) / t->batches.max_part_length + 1;
 }
 
 /* ---- the values ---- */
@@ -47,16 +47,16 @@ static ashlar_step_values *values_at(const ashlar_trainer *t, char *block, size_
 
 static ashlar_status take_values(ashlar_trainer *t) {
     ashlar_step_fixed *f = &t->fixed;
-    const size_t bytes = sizeof(ashlar_step_values) + t->task->max_parts * sizeof(double);
+    const size_t bytes = sizeof(ashlar_step_values) + t->batches.max_parts * sizeof(double);
     void *host = NULL, *device = NULL;
     f->value_bytes = (bytes + VALUES_ALIGN - 1) / VALUES_ALIGN * VALUES_ALIGN;
-    const size_t all = ASHLAR_TASK_BUFFERS * f->value_bytes;
+    const size_t all = ASHLAR_BATCHES_BUFFERS * f->value_bytes;
     ASHLAR_TRY(ashlar_device_host_alloc(t->device, all, &host));
     f->host_values = host;
     ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, all, ASHLAR_TAG_BATCH, t->stream, &device));
     f->device_values = device;
-    for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {
-        t->task->values[i] = values_at(t, f->device_values, i);
+    for (size_t i = 0; i < ASHLAR_BATCHES_BUFFERS; i++) {
+        t->values[i] = values_at(t, f->device_values, i);
     }
     return ashlar_fill(t->device, device, 0, all, t->stream); /* for the warm-up's steps */
 }
@@ -68,7 +68,7 @@ static void draw(ashlar_trainer *t, size_t step) {
     const size_t *tokens = ashlar__prefetch_tokens(&t->prefetch, step);
     ashlar_step_values *v = values_at(t, t->fixed.host_values, ashlar__prefetch_buffer(step));
     v->rate = ashlar_schedule_rate(&t->config.schedule, step);
-    v->seed = ashlar__train_seed(t, step);
+    v->seed = ashlar__train_seed(t, step) - ASHLAR_PART_STRIDE; /* parts begin with 1 of it */
     for (size_t part = 0; part < parts; part++) {
         v->weights[part] = 1 / (double)tokens[part];
     }
@@ -76,7 +76,7 @@ static void draw(ashlar_trainer *t, size_t step) {
 }
 
 static ashlar_status upload(ashlar_trainer *t, size_t buffer, ashlar_stream stream) {
-    ASHLAR_TRY(t->task->table->upload(t->task, buffer, stream));
+    ASHLAR_TRY(ashlar__batches_upload(&t->batches, t->device, buffer, stream));
     return ashlar_copy_to_device(t->device, values_at(t, t->fixed.device_values, buffer),
                                  values_at(t, t->fixed.host_values, buffer), t->fixed.value_bytes,
                                  stream);
@@ -114,7 +114,7 @@ static ashlar_status queue_calls(ashlar_trainer *t, size_t buffer, size_t length
 /* ---- graphs ---- */
 
 static size_t graph_places(const ashlar_trainer *t) {
-    return (t->task->max_length + 1) * ASHLAR_TASK_BUFFERS;
+    return (t->batches.max_length + 1) * ASHLAR_BATCHES_BUFFERS;
 }
 
 void ashlar__step_fixed_refuse(ashlar_trainer *t, const char *what, const char *why) {
@@ -124,14 +124,14 @@ void ashlar__step_fixed_refuse(ashlar_trainer *t, const char *what, const char *
 }
 
 static ashlar_step_graph *graph_of(const ashlar_trainer *t, size_t buffer, size_t length) {
-    return &t->fixed.graphs[length * ASHLAR_TASK_BUFFERS + buffer];
+    return &t->fixed.graphs[length * ASHLAR_BATCHES_BUFFERS + buffer];
 }
 
 /* Queue a step's calls into a new graph. *out is NULL after a failure. */
 static ashlar_status capture_calls(ashlar_trainer *t, size_t buffer, size_t length,
                                    ashlar_graph **out) {
     ashlar_graph *graph = NULL;
-    t->task->source.address_sum = 0;
+    t->address_sum = 0;
     ASHLAR_TRY(ashlar__graph_begin(t->device, t->stream, &graph));
     ashlar_status status = queue_calls(t, buffer, length);
     ASHLAR_THEN(status, ashlar__graph_end(graph));
@@ -152,7 +152,7 @@ static void capture(ashlar_trainer *t, size_t buffer, size_t length) {
         t->fixed.report.captured++;
     }
     g->is_tried = true;
-    g->address_sum = t->task->source.address_sum;
+    g->address_sum = t->address_sum;
 }
 
 /* Take and give back the blocks of each part, and launch a captured step before the last part's
@@ -160,12 +160,12 @@ static void capture(ashlar_trainer *t, size_t buffer, size_t length) {
 static ashlar_status launch(ashlar_trainer *t, size_t buffer, size_t length,
                             const ashlar_step_graph *captured, bool *is_done) {
     const size_t parts = parts_of(t, length);
-    t->task->source.address_sum = 0;
+    t->address_sum = 0;
     for (size_t part = 0; part < parts; part++) {
         ASHLAR_TRY(ashlar__train_begin_part(t, buffer, part));
-        ashlar_status status =
-            t->task->table->dry_run(t->task, t->task->table->part(t->task, buffer, part).length);
-        *is_done = part + 1 == parts && t->task->source.address_sum == captured->address_sum;
+        ashlar_status status = ashlar__train_take_blocks(
+            t, ASHLAR_WALK_TRAIN, ashlar__batches_length(&t->batches, buffer, part));
+        *is_done = part + 1 == parts && t->address_sum == captured->address_sum;
         if (*is_done) {
             ASHLAR_THEN(status, ashlar__graph_launch(captured->graph));
         }
@@ -216,7 +216,7 @@ ashlar_status ashlar__step_fixed_open(ashlar_trainer *t) {
     ASHLAR_TRY(take_values(t));
     ASHLAR_TRY(ashlar_event_create(t->device, &t->fixed.forked));
     ASHLAR_TRY(ashlar_event_create(t->device, &t->fixed.joined));
-    t->task->padded = t->fixed.padded;
+    t->batches.padded = t->fixed.padded;
     return ASHLAR_OK;
 }
 
@@ -240,9 +240,10 @@ void ashlar__step_fixed_close(ashlar_trainer *t) {
 }
 
 static void capture_all(ashlar_trainer *t) {
-    for (size_t i = 1; i <= t->task->max_length; i++) {
-        for (size_t buffer = 0; buffer < ASHLAR_TASK_BUFFERS && t->fixed.padded[i] == i; buffer++) {
-            t->task->table->make_dummy(t->task, buffer, i);
+    for (size_t i = 1; i <= t->batches.max_length; i++) {
+        for (size_t buffer = 0; buffer < ASHLAR_BATCHES_BUFFERS && t->fixed.padded[i] == i;
+             buffer++) {
+            ashlar__batches_make_dummy(&t->batches, buffer, i);
             capture(t, buffer, i);
         }
     }

@@ -41,27 +41,34 @@
 #include <ashlar/rnn.h>
 
 #include "allocator/device/device_impl.h"
-#include "rnn/train/train.h"
+#include "rnn/train/batches.h"
+
+/* What differs from step to step besides the batch itself; read in device memory. */
+typedef struct ashlar_step_values {
+    double rate;      /* the learning rate */
+    uint64_t seed;    /* added to the seeds of parts */
+    double weights[]; /* [parts] 1 / the part's tokens */
+} ashlar_step_values;
 
 /* A captured step of a padded length, on one of the buffers. */
 typedef struct ashlar_step_graph {
     ashlar_graph *graph; /* NULL: the step is not captured, or cannot be */
     bool is_tried;
-    uint64_t address_sum; /* of the addresses that the plan gave; see model.h */
+    uint64_t address_sum; /* of the blocks that the plan gave */
 } ashlar_step_graph;
 
 typedef struct ashlar_step_fixed {
-    size_t *padded;    /* [task->max_length + 1] what each length is padded to */
+    size_t *padded;    /* [max_length + 1] what each length is padded to */
     char *host_values; /* page-locked: an ashlar_step_values for each buffer, value_bytes apart */
     char *device_values;
     size_t value_bytes;
     ashlar_event forked, joined; /* the copy of the next batch begins; it is over */
     size_t ready;                /* the step whose batch is, or will be, on the device; 0: none */
-    ashlar_step_graph *graphs;   /* [(task->max_length + 1) * buffers]; NULL: not captured */
+    ashlar_step_graph *graphs;   /* [(max_length + 1) * buffers]; NULL: not captured */
     ashlar_graph_report report;
 } ashlar_step_fixed;
 
-/* _open: set up for an open task, before its first step; t->warmup must be set. _close waits for
+/* _open: set up with an open model, before the first step; t->warmup must be set. _close waits for
  * queued work, and is allowed in every state. Errors: those of the functions it calls. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_fixed_open(ashlar_trainer *t);
 void ashlar__step_fixed_close(ashlar_trainer *t);

@@ -4,7 +4,6 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "arena/reduce/ranks_impl.h"
-#include "rnn/train/task_options.h"
 #include "rnn/train/train_impl.h"
 
 /* Exempt tensors of one dimension from weight decay. */
@@ -22,15 +21,45 @@ static ashlar_status spare_biases(ashlar_arena *arena) {
 
 /* Take device memory for votes and losses, and page-locked memory for the steps' outcomes. */
 static ashlar_status take_results(ashlar_trainer *t) {
-    const size_t losses_bytes = t->task->max_parts * sizeof *t->losses;
+    const size_t losses_bytes = t->batches.max_parts * sizeof *t->losses;
     void *sums;
     t->outcome_bytes = sizeof(ashlar_train_outcome) + losses_bytes;
     ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, sizeof *t->votes + losses_bytes,
                                    ASHLAR_TAG_WORKSPACE, t->stream, &sums));
     t->votes = sums;
     t->losses = t->votes + 1;
-    return ashlar_device_host_alloc(t->device, ASHLAR_TASK_BUFFERS * t->outcome_bytes,
+    return ashlar_device_host_alloc(t->device, ASHLAR_BATCHES_BUFFERS * t->outcome_bytes,
                                     &t->outcomes);
+}
+
+static ashlar_text_model_config model_config(const ashlar_train_config *c) {
+    return (ashlar_text_model_config){.classes = ASHLAR_BATCHER_SYMBOLS,
+                                      .embedding = c->embedding,
+                                      .hidden = c->hidden,
+                                      .layers = c->layers,
+                                      .cell = c->cell,
+                                      .projection = c->projection,
+                                      .dropout = c->dropout,
+                                      .dtype = c->dtype,
+                                      .algorithm = c->algorithm,
+                                      .math = c->allows_tf32 ? ASHLAR_RNN_MATH_TF32
+                                                             : ASHLAR_RNN_MATH_FMA};
+}
+
+/* The model with its weights, and the batches' memory. */
+static ashlar_status open_model(ashlar_trainer *t) {
+    const ashlar_train_config *c = &t->config;
+    const ashlar_text_model_config config = model_config(c);
+    ashlar_model_need need;
+    ASHLAR_TRY(ashlar__text_model_create(t->allocator, t->stream, &config,
+                                         ashlar_optimizer_regions(&c->optimizer), &t->model));
+    t->arena = ashlar_model_arena(t->model);
+    if (c->measured == NULL) {
+        ASHLAR_TRY(ashlar_model_init(t->model, ASHLAR_INIT_ASHLAR, c->seed, t->stream));
+    }
+    const ashlar_model_batch shape = ashlar__batches_shape(&t->batches, 1);
+    ASHLAR_TRY(ashlar_model_get_need(t->model, ASHLAR_WALK_TRAIN, &shape, &need));
+    return ashlar__batches_take(&t->batches, t->allocator, need.carried_bytes, t->stream);
 }
 
 static ashlar_status build_model(ashlar_trainer *t) {
@@ -41,27 +70,31 @@ static ashlar_status build_model(ashlar_trainer *t) {
         ashlar_allocator_set_report(t->allocator, t->config.report, NULL);
     }
     ASHLAR_TRY(ashlar_stream_create(t->device, &t->stream));
-    ASHLAR_TRY(ashlar__task_open(t->task, t->allocator, t->stream,
-                                 ashlar_optimizer_regions(&t->config.optimizer)));
+    ASHLAR_TRY(open_model(t));
     if (t->config.without_bias_decay) {
-        ASHLAR_TRY(spare_biases(t->task->arena));
+        ASHLAR_TRY(spare_biases(t->arena));
     }
-    ASHLAR_TRY(
-        ashlar_optimizer_create(t->task->arena, &t->config.optimizer, t->stream, &t->optimizer));
-    t->task->loss_scale = ashlar_optimizer_loss_scale_address(t->optimizer);
+    ASHLAR_TRY(ashlar_optimizer_create(t->arena, &t->config.optimizer, t->stream, &t->optimizer));
     ASHLAR_TRY(take_results(t));
-    ASHLAR_TRY(ashlar__prefetch_init(&t->prefetch, t->device, t->task, t->stream));
-    if (ashlar__train_pads(&t->config) && t->task->cannot_pad != NULL) {
-        ashlar__step_fixed_refuse(t, "batches are not padded: ", t->task->cannot_pad);
-        t->config.pads = false;
-        t->config.graphs = false;
-    }
+    ASHLAR_TRY(ashlar__prefetch_init(&t->prefetch, t->device, &t->batches, t->stream));
     return ashlar__train_pads(&t->config) ? ashlar__step_fixed_open(t) : ASHLAR_OK;
+}
+
+/* For the warm-up: forward and backward of a dummy batch, without an update. */
+static ashlar_status warm_step(void *user, size_t length) {
+    ashlar_trainer *t = user;
+    t->warmed_count++;
+    t->warmed_least = length;
+    ashlar__batches_make_dummy(&t->batches, 0, length);
+    ASHLAR_TRY(ashlar__batches_upload(&t->batches, t->device, 0, t->stream));
+    ASHLAR_TRY(ashlar__train_clear_sums(t, 0, 1));
+    return ashlar__shards_are_used(&t->config) ? ashlar__shard_sums_queue(t, 0, 0, 0, 1, t->losses)
+                                               : ashlar__train_walk(t, 0, 0, 1, t->losses);
 }
 
 /* Set the warm-up's options. Batches are padded to the ends of ranges, so padding needs ranges. */
 static void set_ranges(ashlar_trainer *t) {
-    const size_t longest = t->task->max_part_length;
+    const size_t longest = t->batches.max_part_length;
     if (ashlar__train_pads(&t->config) && t->config.buckets == 0) {
         t->config.buckets = longest < ASHLAR_STEP_BUCKETS ? longest : ASHLAR_STEP_BUCKETS;
     }
@@ -69,46 +102,38 @@ static void set_ranges(ashlar_trainer *t) {
                                         .max_length = longest,
                                         .length_range_count = t->config.buckets,
                                         .without_plan = t->config.without_plan,
-                                        .step = ashlar__train_warm_step,
+                                        .step = warm_step,
                                         .dry_run = ashlar__train_dry_run,
                                         .user = t};
 }
 
-static ashlar_status build(ashlar_trainer *t) {
+static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {
     ashlar_device_get_counts(t->device, &t->at_start);
     ASHLAR_TRY(ashlar_schedule_check(&t->config.schedule));
-    ASHLAR_TRY(ashlar__shards_check(&t->config));
-    const size_t lengths = t->task->max_length + 1;
+    ASHLAR_TRY(ashlar__batches_init(&t->batches, corpus, &t->config));
+    const size_t lengths = t->batches.max_length + 1;
     ASHLAR_HOST_NEW(t->seen_lengths, lengths, "no host memory for %zu lengths", lengths);
     set_ranges(t);
     ASHLAR_FAIL_IF(t->config.without_warmup && ashlar__train_pads(&t->config), ASHLAR_EINVAL,
                    "train: padded batches need the warm-up");
-    t->task->source.hooks = t->config.hooks;
     ASHLAR_TRY(build_model(t));
-    const ashlar_train_context parts = {&t->config, t->task, t->stream};
     if (t->config.resume_file != NULL) {
-        ASHLAR_TRY(ashlar__train_checkpoint_load(t->config.resume_file, &parts, &t->state));
-        ASHLAR_TRY(
-            ashlar_optimizer_copy_state_to_device(t->optimizer, &t->state.optimizer, t->stream));
+        ASHLAR_TRY(ashlar__train_checkpoint_load(t->config.resume_file, t));
     }
     if (!ashlar__shards_are_used(&t->config)) {
         return ASHLAR_OK;
     }
-    t->sums.facts = t->config.ranks != NULL ? ashlar__train_checkpoint_facts(&parts) : 0;
+    t->sums.facts = t->config.ranks != NULL ? ashlar__train_checkpoint_facts(t) : 0;
     return ashlar__shard_sums_open(t);
 }
 
-ashlar_status ashlar__trainer_create(ashlar_device *device, ashlar_task *task,
+ashlar_status ashlar__trainer_create(ashlar_device *device, const ashlar_corpus *corpus,
                                      const ashlar_train_config *config, ashlar_trainer **out) {
-    ashlar_trainer *t = ashlar__host_calloc(1, sizeof *t);
-    if (t == NULL) {
-        task->table->destroy(task);
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a trainer");
-    }
+    ashlar_trainer *t;
+    ASHLAR_HOST_NEW(t, 1, "no host memory for a trainer");
     t->config = *config;
     t->device = device;
-    t->task = task;
-    ASHLAR_HAND_OUT(build(t), t, ashlar__trainer_destroy, out);
+    ASHLAR_HAND_OUT(build(t, corpus), t, ashlar__trainer_destroy, out);
 }
 
 void ashlar__trainer_destroy(ashlar_trainer *t) {
@@ -119,7 +144,8 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     ashlar__step_fixed_close(t);
     ashlar__shard_sums_close(t);
     ashlar_optimizer_destroy(t->optimizer);
-    ashlar__task_close(t->task);
+    ashlar_model_destroy(t->model);
+    ashlar__batches_give(&t->batches, t->allocator);
     if (t->votes != NULL) { /* cannot fail: this allocator gave the block */
         ASHLAR_IGNORE(ashlar_free(t->allocator, t->votes));
     }
@@ -130,7 +156,7 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     }
     ashlar_stream_destroy(t->device, t->stream);
     ashlar_device_host_free(t->device, t->outcomes);
-    t->task->table->destroy(t->task);
+    ashlar__batches_finish(&t->batches);
     ashlar__host_free(t->seen_lengths);
     ashlar__host_free(t->buckets);
     ashlar__leak_monitor_destroy(t->growth);
@@ -138,20 +164,15 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
 }
 
 ashlar_status ashlar__trainer_save(ashlar_trainer *t, const char *path) {
-    const ashlar_train_context parts = {&t->config, t->task, t->stream};
-    return ashlar__train_checkpoint_save(path, &parts, &t->state);
+    return ashlar__train_checkpoint_save(path, t);
 }
 
-ashlar_task *ashlar__trainer_task(ashlar_trainer *t) {
-    return t->task;
+ashlar_sampled_model ashlar__trainer_model(const ashlar_trainer *t) {
+    return (ashlar_sampled_model){t->model, model_config(&t->config), t->allocator, t->stream};
 }
 
-ashlar_allocator *ashlar__trainer_allocator(ashlar_trainer *t) {
+ashlar_allocator *ashlar__trainer_allocator(const ashlar_trainer *t) {
     return t->allocator;
-}
-
-uint64_t ashlar__trainer_key(const ashlar_trainer *t, size_t length) {
-    return ashlar_warmup_key(&t->warmup, length);
 }
 
 ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_counts *last) {
@@ -188,31 +209,30 @@ ashlar_status ashlar__trainer_measure(ashlar_trainer *t) {
     return warm_up(t, &report);
 }
 
-/* The steps' memory, and the plans' hits and misses since the warm-up that `warm` reports on. */
-static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
-                                           const ashlar_warmup_report *warm,
-                                           const ashlar_stats *stats) {
+/* The steps' memory, and the plans' hits and misses since the warm-up that `warm` reports on. A
+ * walk takes one block, of which its buffers fill plan_bytes; that is what the allocator plans. */
+static ashlar_status read_step_memory(const ashlar_trainer *t, const ashlar_warmup_report *warm,
+                                      const ashlar_stats *stats, ashlar_step_memory *out) {
+    const ashlar_model_batch shape = ashlar__batches_shape(&t->batches, t->batches.max_part_length);
     ashlar_plan_stats plan;
+    ashlar_model_need need;
+    ASHLAR_TRY(ashlar_model_get_need(t->model, ASHLAR_WALK_TRAIN, &shape, &need));
     ashlar_plan_get_stats(t->allocator, &plan);
-    if (!warm->is_planned) {
-        return (ashlar_step_memory){.is_steady = warm->is_steady,
-                                    .unsteady_because = warm->unsteady_because,
-                                    .reserved_bytes = stats->reserved_bytes - stats->block_bytes,
-                                    .bound_bytes = stats->live_peak_bytes - stats->live_bytes};
-    }
-    return (ashlar_step_memory){
-        .is_planned = true,
+    *out = (ashlar_step_memory){
+        .is_planned = warm->is_planned,
         .is_steady = warm->is_steady,
         .unsteady_because = warm->unsteady_because,
         .plan_count = plan.plan_count,
-        .reserved_bytes = plan.memory_bytes,
-        .bound_bytes = plan.bound_bytes,
-        .plan_bytes = plan.plan_bytes,
-        .gap = warm->gap,
+        .reserved_bytes =
+            warm->is_planned ? plan.memory_bytes : stats->reserved_bytes - stats->block_bytes,
+        .bound_bytes = need.bound_bytes,
+        .plan_bytes = need.plan_bytes,
+        .gap = (double)need.plan_bytes / (double)need.bound_bytes - 1,
         .hits = plan.hits - warm->plan.hits,
         .misses = ashlar_plan_miss_total(&plan) - ashlar_plan_miss_total(&warm->plan),
         .steps_replayed = plan.steps_replayed - warm->plan.steps_replayed,
     };
+    return ASHLAR_OK;
 }
 
 /* The ranges of lengths that share a plan, newly allocated. */
@@ -244,12 +264,13 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
                                   ashlar_train_report *out) {
     ashlar_train_report report = {.steps = t->config.steps - t->state.step,
                                   .resumed = t->state.step,
-                                  .parameters = ashlar_arena_elements(t->task->arena),
-                                  .batch = t->task->batch,
-                                  .max_length = t->task->max_length,
-                                  .warmed_length = t->task->max_part_length,
-                                  .sequences = t->task->sequences,
-                                  .unit = t->task->unit};
+                                  .parameters = ashlar_arena_elements(t->arena),
+                                  .batch = t->batches.split.batch,
+                                  .max_length = t->batches.max_length,
+                                  .warmed_length = t->batches.max_part_length,
+                                  .sequences = ashlar__batcher_piece_count(t->batches.batcher),
+                                  .bptt = t->batches.split.part,
+                                  .recompute = t->batches.chunk};
     ashlar_warmup_report warm = {0};
     ashlar_driver_counts last = t->at_start;
     ashlar_device_get_info(t->device, &report.device);
@@ -271,16 +292,13 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
         (double)(report.training.management + report.training.work + report.training.wait) /
         (double)(report.steps > 0 ? report.steps : 1);
     ashlar_allocator_get_stats(t->allocator, &report.stats);
-    report.step_memory = read_step_memory(t, &warm, &report.stats);
+    ASHLAR_TRY(read_step_memory(t, &warm, &report.stats, &report.step_memory));
     ASHLAR_TRY(count_in_buckets(t));
     report.buckets = t->buckets;
     report.bucket_count = t->bucket_count;
-    if (t->task->table->savings != NULL) {
-        ASHLAR_TRY(t->task->table->savings(t->task, &report.step_bytes, report.savings,
-                                           &report.savings_count));
-    }
-    report.weights_contiguous = ashlar_arena_check(t->task->arena) == ASHLAR_OK &&
-                                ashlar_arena_check_padding(t->task->arena, t->stream) == ASHLAR_OK;
+    ASHLAR_TRY(ashlar__train_get_savings(t, &report));
+    report.weights_contiguous = ashlar_arena_check(t->arena) == ASHLAR_OK &&
+                                ashlar_arena_check_padding(t->arena, t->stream) == ASHLAR_OK;
     *out = report;
     return ASHLAR_OK;
 }

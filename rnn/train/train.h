@@ -1,4 +1,5 @@
-/* train.h - the training loop, from a task to a trained model and a report (internal). */
+/* train.h - the training of the character model on a text, from a corpus to a trained model and a
+ * report (internal). */
 #ifndef ASHLAR_TRAIN_H
 #define ASHLAR_TRAIN_H
 
@@ -7,12 +8,15 @@
 #include <stdint.h>
 
 #include <ashlar/allocator.h>
+#include <ashlar/model.h>
 #include <ashlar/optimizer.h>
 #include <ashlar/plan.h>
 #include <ashlar/reduce.h>
 #include <ashlar/rnn.h>
 
-#include "rnn/train/task.h"
+#include "allocator/base/json.h"
+#include "rnn/data/corpus.h"
+#include "rnn/model/text_sampler.h"
 
 /* ---- leak monitor ---- */
 
@@ -67,7 +71,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__leak_monitor_add(ashlar_leak_monitor *mo
 void ashlar__leak_monitor_get_growth(const ashlar_leak_monitor *monitor,
                                      ashlar_tag_growth tags[ASHLAR_TAG_COUNT]);
 
-/* A training's configuration. Only the task reads the first group: the model and its batches. */
+/* A training's configuration. The first group is of the model and its batches. */
 typedef struct ashlar_train_config {
     size_t layers, hidden, embedding;
     ashlar_rnn_cell cell;
@@ -83,7 +87,7 @@ typedef struct ashlar_train_config {
     size_t accumulate;    /* micro-batches into which a batch is split; 0 and 1: not split */
     size_t bptt;          /* time steps of a part, after which the weights are updated; 0: all */
     size_t recompute;     /* time steps of a chunk, whose forward pass runs twice; 0: no chunks */
-    bool recomputes_auto; /* the task chooses chunks of about 2 * sqrt(steps of a part) */
+    bool recomputes_auto; /* chunks of about 2 * sqrt(steps of a part) */
 
     ashlar_ranks *ranks; /* processes that train together; NULL: this one alone */
     size_t shards;       /* S of shards.h, added up as a tree; 0: one for each rank */
@@ -100,7 +104,6 @@ typedef struct ashlar_train_config {
     bool graphs;             /* capture steps; batches are padded even without `pads` */
     bool without_warmup;     /* take the memory when a step asks for it, as most trainings do; then
                               * there is no plan either. Not for padded batches */
-    const ashlar_buffer_hooks *hooks; /* of the steps' buffers; NULL: the allocator's functions */
     const char *resume_file; /* the training to resume; NULL: begin a new one */
     const char *save_file;   /* written every `save_every` steps; NULL: never */
     size_t save_every;       /* steps; 0: never */
@@ -117,6 +120,14 @@ static inline bool ashlar__train_pads(const ashlar_train_config *config) {
     return config->pads || config->graphs;
 }
 
+/* What a step held, and what it asked the driver for. */
+typedef struct ashlar_train_held {
+    uint64_t live_bytes; /* at its peak, with what lasts, such as the weights */
+    uint64_t reserved_bytes;
+    uint64_t memory_calls; /* of the driver */
+    double seconds;        /* on the host, from the step before until this one was queued */
+} ashlar_train_held;
+
 /* One step's figures, for a display of progress. */
 typedef struct ashlar_train_progress {
     size_t step, steps; /* this step, counted from 1, and the number of all steps */
@@ -132,6 +143,7 @@ typedef struct ashlar_train_progress {
     double start;       /* the loss that the training began with, or was resumed with */
     size_t above_since; /* 0, but in one report: when `loss` has been above the start for
                          * ASHLAR_TRAIN_ABOVE steps, the first of these steps */
+    ashlar_train_held held;
 } ashlar_train_progress;
 
 /* The process's driver calls in one phase; choosing a context is not counted. */
@@ -181,6 +193,25 @@ typedef struct ashlar_train_rank {
     double live_peak_bytes; /* of device memory */
 } ashlar_train_rank;
 
+/* What an option saves, given as the memory that a step would need without the option. */
+typedef struct ashlar_train_saving {
+    const char *option; /* its name on the command line, without dashes */
+    size_t value;       /* the option's value */
+    uint64_t bytes;     /* what a step takes without it */
+} ashlar_train_saving;
+
+enum { ASHLAR_TRAIN_SAVINGS_MAX = 3 };
+
+/* How well a model knows text that it was not trained on; all 0 if there is none. */
+typedef struct ashlar_evaluation {
+    size_t records;
+    uint64_t bytes;            /* of the records */
+    uint64_t symbols;          /* predicted ones: the bytes, and the end of each record */
+    double loss;               /* mean, nats per symbol */
+    double bits_per_byte;      /* bits of all symbols, for each of `bytes` */
+    uint64_t management_calls; /* driver calls other than copies, launches and waits */
+} ashlar_evaluation;
+
 typedef struct ashlar_train_report {
     ashlar_device_info device;
     size_t steps;            /* steps of this run; counts and times below are also of this run */
@@ -194,7 +225,6 @@ typedef struct ashlar_train_report {
     size_t warmed_least;     /* down to this one */
     size_t lengths_distinct; /* how many different T the steps had */
     size_t sequences;        /* sequences per epoch */
-    const char *unit;        /* what a token is called; NULL: "symbol" */
     uint64_t tokens;         /* that were trained on, without padding */
     double epochs;
     uint64_t steps_skipped; /* by loss scaling, because a gradient was not finite */
@@ -211,8 +241,9 @@ typedef struct ashlar_train_report {
     const ashlar_warmup_range *buckets; /* [bucket_count] ranges of lengths that share a plan, and
                                          * their steps since the warm-up; the trainer's */
     size_t bucket_count;
-    uint64_t step_bytes; /* peak of the largest step, computed from its shape */
-    ashlar_task_saving savings[ASHLAR_TASK_SAVINGS_MAX];
+    size_t bptt, recompute; /* the options as they were used; 0: not */
+    uint64_t step_bytes;    /* what the largest step takes */
+    ashlar_train_saving savings[ASHLAR_TRAIN_SAVINGS_MAX];
     size_t savings_count;
     ashlar_stats stats;                         /* at the end of training */
     ashlar_tag_growth growth[ASHLAR_TAG_COUNT]; /* since the warm-up */
@@ -226,7 +257,7 @@ enum { ASHLAR_TRAIN_RECENT = 10, ASHLAR_TRAIN_ABOVE = 50 };
 
 typedef struct ashlar_trainer ashlar_trainer;
 
-/* Set everything up and open the task: model, weights, page-locked memory. Runs no step.
+/* Set everything up: batches, model, weights, page-locked memory. Runs no step.
  *
  * config->steps counts from the beginning of the training, also if a file is resumed. After
  * resuming, each step's loss equals that of an uninterrupted run to the last bit, if the processor
@@ -234,10 +265,10 @@ typedef struct ashlar_trainer ashlar_trainer;
  * only if the uninterrupted run was saved at that step, too: cuDNN's random sequence begins anew
  * after each save.
  *
- * Ownership: *out is the caller's; the device must outlive it. The trainer takes the task and
- *            destroys it, also if this call fails.
+ * Ownership: *out is the caller's; the device and the corpus must outlive it.
  * Errors:    ASHLAR_EINVAL (config), and those of the functions it calls. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_create(ashlar_device *device, ashlar_task *task,
+ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_create(ashlar_device *device,
+                                                       const ashlar_corpus *corpus,
                                                        const ashlar_train_config *config,
                                                        ashlar_trainer **out);
 void ashlar__trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
@@ -261,44 +292,57 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_run(ashlar_trainer *trainer,
  * step has run. Errors: those of ashlar__train_checkpoint_save(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_save(ashlar_trainer *trainer, const char *path);
 
-ashlar_task *ashlar__trainer_task(ashlar_trainer *trainer);
-ashlar_allocator *ashlar__trainer_allocator(ashlar_trainer *trainer);
+/* Compute the loss on the records that config->held_out leaves out, without dropout, on the
+ * trainer's plans. Call it after the run. Stream: waits for it. Errors: those of
+ * ashlar_model_run(); ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_evaluate(ashlar_trainer *trainer,
+                                                         ashlar_evaluation *out);
+
+/* The model; the trainer owns it. A sampler may use it after the run. */
+ashlar_sampled_model ashlar__trainer_model(const ashlar_trainer *trainer);
+ashlar_allocator *ashlar__trainer_allocator(const ashlar_trainer *trainer);
+
+/* The buffers of the largest step so far. */
+typedef struct ashlar_train_picture {
+    ashlar_model_need need;
+    size_t forward_phases; /* of need.phases; the others are backward */
+    size_t count;          /* of buffers */
+} ashlar_train_picture;
+
+/* List them as ashlar_model_list_buffers() does: `out` [capacity]; NULL: only count them. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_list_buffers(ashlar_trainer *trainer,
+                                                             ashlar_model_buffer *out,
+                                                             size_t capacity,
+                                                             ashlar_train_picture *picture);
+
+/* Add the options of a training of `report` to an open JSON object, as its files have them. */
+void ashlar__train_put_options(ashlar_json_writer *writer, const ashlar_train_config *config,
+                               const ashlar_train_report *report);
 
 /* The key of the plan for steps of `length`, for ashlar_step_begin(). Valid after a run. */
 uint64_t ashlar__trainer_key(const ashlar_trainer *trainer, size_t length);
 
 /* ---- train verify ---- */
 
-/*
- * Compares the loss and gradients of a device's first training step with the CPU's
- * (internal).
- */
-
 /* What was compared, if all of it agrees. */
 typedef struct ashlar_verification {
-    size_t outputs; /* buffers with what an operation has put out */
     size_t tensors;
     double loss;  /* of the first part, on the CPU, nats per symbol */
     double worst; /* the largest difference found, as a fraction of the allowed one: below 1 */
 } ashlar_verification;
 
-/* The configuration for the comparison: without dropout, which differs between devices, without
- * other ranks, and with nothing read or written. The tasks are created with this one. */
-ashlar_train_config ashlar__train_verify_config(const ashlar_train_config *config);
-
 /* Compute the first part of a training's first batch, on a device and on the CPU, from the same
- * weights, and compare what the operations put out, forward and backward, the loss, and every
- * tensor's gradient. One of these differs if one of its elements is not finite, or is off by 1e-3
- * (F64: 1e-9) or more of its largest absolute value on the CPU, which counts as 1e-3 at least. In
- * outputs the CPU's zeros are not compared: padding is 0 there.
+ * weights, and compare the loss and every tensor's gradient. One of these differs if one of its
+ * elements is not finite, or is off by 1e-3 (F64: 1e-9) or more of its largest absolute value on
+ * the CPU, which counts as 1e-3 at least. Dropout, which differs between devices, is left out, as
+ * are other ranks.
  *
- * tasks  two new ones, alike; they are taken and destroyed, also on failure
- *
- * Errors: ASHLAR_EDRIVER: they differ; the detail names the first output in the step's order, the
- *         loss, or the first tensor in the arena's order, with the element that is furthest off.
- *         ASHLAR_EINVAL (a software device), ASHLAR_ENOTSUP (a type that the CPU cannot compute
- * in), and those of the functions that it calls. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_verify(ashlar_device *device, ashlar_task *tasks[2],
+ * Errors: ASHLAR_EDRIVER: they differ; the detail names the loss, or the first tensor in the
+ * arena's order, with the element that is furthest off. ASHLAR_EINVAL (a software device),
+ *         ASHLAR_ENOTSUP (a type that the CPU cannot compute in), and those of the functions that
+ * it calls. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_verify(ashlar_device *device,
+                                                     const ashlar_corpus *corpus,
                                                      const ashlar_train_config *config,
                                                      ashlar_verification *out);
 

@@ -8,54 +8,139 @@
 #include <string.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/parse.h"
 #include "allocator/base/random.h"
-#include "rnn/train/task_options.h"
 
-static void add_optimizer(ashlar_metadata *f, const ashlar_optimizer_config *o) {
-    ashlar__metadata_add_text(f, "ashlar.optimizer", ashlar_optimizer_name(o->kind));
-    ashlar__metadata_add_real(f, "ashlar.learning_rate", o->learning_rate);
-    ashlar__metadata_add_real(f, "ashlar.momentum", o->momentum);
-    ashlar__metadata_add_real(f, "ashlar.dampening", o->dampening);
-    ashlar__metadata_add_count(f, "ashlar.nesterov", o->nesterov);
-    ashlar__metadata_add_real(f, "ashlar.beta1", o->beta1);
-    ashlar__metadata_add_real(f, "ashlar.beta2", o->beta2);
-    ashlar__metadata_add_real(f, "ashlar.smoothing", o->smoothing);
-    ashlar__metadata_add_real(f, "ashlar.rate_decay", o->rate_decay);
-    ashlar__metadata_add_real(f, "ashlar.epsilon", o->epsilon);
-    ashlar__metadata_add_real(f, "ashlar.weight_decay", o->weight_decay);
-    ashlar__metadata_add_real(f, "ashlar.clip", o->clip_norm);
-    ashlar__metadata_add_real(f, "ashlar.loss_scale", o->loss_scale);
-    ashlar__metadata_add_real(f, "ashlar.scale_growth", o->scale_growth);
-    ashlar__metadata_add_real(f, "ashlar.scale_backoff", o->scale_backoff);
-    ashlar__metadata_add_count(f, "ashlar.scale_interval", o->scale_interval);
+/* ---- metadata: texts under keys ---- */
+
+enum { METADATA_MAX = 64, TEXT_BYTES = 768 };
+
+typedef struct metadata {
+    ashlar_checkpoint_pair pairs[METADATA_MAX]; /* pairs[i].value is texts[i] */
+    char texts[METADATA_MAX][TEXT_BYTES];
+    bool is_text[METADATA_MAX]; /* or a number */
+    size_t count;
+} metadata;
+
+/* TEXT_BYTES bytes for the caller to print a value into. */
+static char *add(metadata *f, const char *key) {
+    ASHLAR_ASSERT(f->count < METADATA_MAX);
+    char *text = f->texts[f->count];
+    f->pairs[f->count++] = (ashlar_checkpoint_pair){key, text};
+    return text;
+}
+
+static void add_text(metadata *f, const char *key, const char *value) {
+    f->is_text[f->count] = true;
+    (void)snprintf(add(f, key), TEXT_BYTES, "%s", value);
+}
+
+static void add_count(metadata *f, const char *key, uint64_t value) {
+    (void)snprintf(add(f, key), TEXT_BYTES, "%" PRIu64, value);
+}
+
+/* Use the fewest digits that restore the number, since people read the text, too. */
+static void add_real(metadata *f, const char *key, double value) {
+    char *text = add(f, key);
+    int digits = 0;
+    do {
+        digits++;
+        (void)snprintf(text, TEXT_BYTES, "%.*g", digits, value);
+    } while (digits < 17 && strtod(text, NULL) != value);
+}
+
+/* ---- the options ---- */
+
+/* The options of model and batches; `bptt` and `recompute` as they are used. is_for_report: also
+ * where a file's missing number means the same. */
+static void add_options(metadata *f, const ashlar_train_config *c, size_t bptt, size_t recompute,
+                        bool is_for_report) {
+    add_text(f, "ashlar.cell", ashlar_rnn_cell_name(c->cell));
+    add_count(f, "ashlar.projection", c->projection);
+    add_real(f, "ashlar.dropout", c->dropout);
+    add_count(f, "ashlar.layers", c->layers);
+    add_count(f, "ashlar.hidden", c->hidden);
+    add_count(f, "ashlar.embedding", c->embedding);
+    add_count(f, "ashlar.batch", c->batch);
+    add_count(f, "ashlar.max_length", c->max_length);
+    add_count(f, "ashlar.stride", c->stride);
+    if (c->held_out > 0) {
+        add_count(f, "ashlar.held_out", c->held_out);
+    }
+    add_count(f, "ashlar.accumulate", c->accumulate == 0 ? 1 : c->accumulate);
+    add_count(f, "ashlar.bptt", bptt);
+    add_count(f, "ashlar.recompute", recompute);
+    if (is_for_report || c->dtype != ASHLAR_F32) {
+        add_text(f, "ashlar.dtype", ashlar_dtype_name(c->dtype));
+    }
+}
+
+void ashlar__train_put_options(ashlar_json_writer *writer, const ashlar_train_config *config,
+                               const ashlar_train_report *report) {
+    metadata all = {.count = 0};
+    add_options(&all, config, report->bptt, report->recompute, true);
+    for (size_t i = 0; i < all.count; i++) {
+        const char *name = all.pairs[i].key + strlen("ashlar.");
+        if (all.is_text[i]) {
+            ashlar__json_add_string(writer, name, all.texts[i]);
+        } else {
+            ashlar__json_add_double(writer, name, strtod(all.texts[i], NULL));
+        }
+    }
+}
+
+static void add_optimizer(metadata *f, const ashlar_optimizer_config *o) {
+    add_text(f, "ashlar.optimizer", ashlar_optimizer_name(o->kind));
+    add_real(f, "ashlar.learning_rate", o->learning_rate);
+    add_real(f, "ashlar.momentum", o->momentum);
+    add_real(f, "ashlar.dampening", o->dampening);
+    add_count(f, "ashlar.nesterov", o->nesterov);
+    add_real(f, "ashlar.beta1", o->beta1);
+    add_real(f, "ashlar.beta2", o->beta2);
+    add_real(f, "ashlar.smoothing", o->smoothing);
+    add_real(f, "ashlar.rate_decay", o->rate_decay);
+    add_real(f, "ashlar.epsilon", o->epsilon);
+    add_real(f, "ashlar.weight_decay", o->weight_decay);
+    add_real(f, "ashlar.clip", o->clip_norm);
+    add_real(f, "ashlar.loss_scale", o->loss_scale);
+    add_real(f, "ashlar.scale_growth", o->scale_growth);
+    add_real(f, "ashlar.scale_backoff", o->scale_backoff);
+    add_count(f, "ashlar.scale_interval", o->scale_interval);
 }
 
 /* Add only options that past learning rates depend on: a resumed training may have more steps. */
-static void add_schedule(ashlar_metadata *f, const ashlar_schedule *s) {
-    ashlar__metadata_add_text(f, "ashlar.schedule", ashlar_schedule_name(s->kind));
-    ashlar__metadata_add_real(f, "ashlar.schedule_rate", s->rate);
-    ashlar__metadata_add_count(f, "ashlar.warmup_steps", s->warmup_steps);
+static void add_schedule(metadata *f, const ashlar_schedule *s) {
+    add_text(f, "ashlar.schedule", ashlar_schedule_name(s->kind));
+    add_real(f, "ashlar.schedule_rate", s->rate);
+    add_count(f, "ashlar.warmup_steps", s->warmup_steps);
     if (s->kind == ASHLAR_SCHEDULE_COSINE) {
-        ashlar__metadata_add_count(f, "ashlar.schedule_steps", s->total_steps);
-        ashlar__metadata_add_real(f, "ashlar.rate_floor", s->floor);
+        add_count(f, "ashlar.schedule_steps", s->total_steps);
+        add_real(f, "ashlar.rate_floor", s->floor);
     }
     if (s->kind == ASHLAR_SCHEDULE_STEP) {
-        ashlar__metadata_add_count(f, "ashlar.rate_every", s->step_size);
-        ashlar__metadata_add_real(f, "ashlar.rate_factor", s->gamma);
+        add_count(f, "ashlar.rate_every", s->step_size);
+        add_real(f, "ashlar.rate_factor", s->gamma);
     }
 }
 
-static void add_config(ashlar_metadata *f, const ashlar_train_context *context) {
-    const ashlar_train_config *c = context->config;
-    ashlar__task_add_facts(context->task, f);
-    ashlar__metadata_add_count(f, "ashlar.seed", c->seed);
+static void add_config(metadata *f, ashlar_trainer *t) {
+    const ashlar_train_config *c = &t->config;
+    add_options(f, c, t->batches.split.part, t->batches.chunk, false);
+    if (t->data[0] == '\0') { /* only now, since it reads all data */
+        ashlar__batches_describe(&t->batches, t->data);
+    }
+    add_text(f, "ashlar.text", t->data);
     add_optimizer(f, &c->optimizer);
-    ashlar__metadata_add_count(f, "ashlar.without_bias_decay", c->without_bias_decay);
+    add_count(f, "ashlar.without_bias_decay", c->without_bias_decay);
     if (c->shards > 0) {
-        ashlar__metadata_add_count(f, "ashlar.shards", c->shards);
+        add_count(f, "ashlar.shards", c->shards);
     }
     add_schedule(f, &c->schedule);
+}
+
+/* The same and the seed, which is saved with the progress. */
+static void add_facts(metadata *f, ashlar_trainer *t) {
+    add_config(f, t);
+    add_count(f, "ashlar.seed", t->config.seed);
 }
 
 static uint64_t mix_text(uint64_t sum, const char *text) {
@@ -65,10 +150,10 @@ static uint64_t mix_text(uint64_t sum, const char *text) {
     return ashlar__random_mix(sum);
 }
 
-uint64_t ashlar__train_checkpoint_facts(const ashlar_train_context *context) {
-    ashlar_metadata all = {.count = 0};
-    add_config(&all, context);
-    uint64_t sum = context->config->steps;
+uint64_t ashlar__train_checkpoint_facts(ashlar_trainer *t) {
+    metadata all = {.count = 0};
+    add_facts(&all, t);
+    uint64_t sum = t->config.steps;
     for (size_t i = 0; i < all.count; i++) {
         sum = mix_text(mix_text(sum, all.pairs[i].key), all.pairs[i].value);
     }
@@ -79,8 +164,8 @@ uint64_t ashlar__train_checkpoint_facts(const ashlar_train_context *context) {
 
 /* The first pair of `want` that the file lacks (*got is NULL) or has with another text (*got).
  * NULL: the file has all pairs. */
-static const ashlar_checkpoint_pair *
-find_difference(const ashlar_checkpoint *file, const ashlar_metadata *want, const char **got) {
+static const ashlar_checkpoint_pair *find_difference(const ashlar_checkpoint *file,
+                                                     const metadata *want, const char **got) {
     for (size_t i = 0; i < want->count; i++) {
         *got = ashlar_checkpoint_metadata(file, want->pairs[i].key);
         if (*got == NULL || strcmp(*got, want->pairs[i].value) != 0) {
@@ -91,7 +176,7 @@ find_difference(const ashlar_checkpoint *file, const ashlar_metadata *want, cons
 }
 
 static ashlar_status check_config(const char *path, const ashlar_checkpoint *file,
-                                  const ashlar_metadata *want) {
+                                  const metadata *want) {
     const char *got;
     const ashlar_checkpoint_pair *pair = find_difference(file, want, &got);
     return pair == NULL  ? ASHLAR_OK
@@ -102,56 +187,15 @@ static ashlar_status check_config(const char *path, const ashlar_checkpoint *fil
                                         path, pair->key, got, pair->value);
 }
 
-_Static_assert(ASHLAR_TRAIN_RECENT * 2 * 32 <= ASHLAR_METADATA_TEXT_BYTES, "the recent losses fit");
+_Static_assert(ASHLAR_TRAIN_RECENT * 2 * 32 <= TEXT_BYTES, "the recent losses fit");
 
-static void add_recent(ashlar_metadata *f, const ashlar_train_state *state) {
-    char *text = ashlar__metadata_add(f, "ashlar.recent");
+static void add_recent(metadata *f, const ashlar_train_state *state) {
+    char *text = add(f, "ashlar.recent");
     size_t at = 0;
     for (size_t i = 0; i < ASHLAR_TRAIN_RECENT; i++) {
-        at += (size_t)snprintf(text + at, ASHLAR_METADATA_TEXT_BYTES - at, "%s%a %a",
-                               i > 0 ? " " : "", state->nats[i], state->tokens[i]);
+        at += (size_t)snprintf(text + at, TEXT_BYTES - at, "%s%a %a", i > 0 ? " " : "",
+                               state->nats[i], state->tokens[i]);
     }
-}
-
-/* Add the fields in their order, reals in hexadecimal; the norm may be infinite or NaN. */
-static void add_optimizer_state(ashlar_metadata *f, const ashlar_optimizer_state *s) {
-    (void)snprintf(ashlar__metadata_add(f, "ashlar.optimizer_state"), ASHLAR_METADATA_TEXT_BYTES,
-                   "%" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu32 " %a %a", s->step, s->skipped,
-                   s->good_steps, s->is_skipped, s->loss_scale, s->norm);
-}
-
-/* Print the state that was read and compare: this shows that all of the text was understood. */
-static ashlar_status read_optimizer_state(const char *path, const ashlar_checkpoint *file,
-                                          ashlar_optimizer_state *out) {
-    const char *text = ashlar_checkpoint_metadata(file, "ashlar.optimizer_state");
-    ashlar_metadata again = {.count = 0};
-    ashlar_optimizer_state s = {.step = 0};
-    ASHLAR_FAIL_IF(text == NULL ||
-                       sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu32 " %" SCNu32 " %la %la",
-                              &s.step, &s.skipped, &s.good_steps, &s.is_skipped, &s.loss_scale,
-                              &s.norm) != 6,
-                   ASHLAR_EFORMAT, NO_GOOD, path, "ashlar.optimizer_state");
-    add_optimizer_state(&again, &s);
-    ASHLAR_FAIL_IF(strcmp(text, again.pairs[0].value) != 0 || !isfinite(s.loss_scale) ||
-                       s.loss_scale <= 0,
-                   ASHLAR_EFORMAT, NO_GOOD, path, "ashlar.optimizer_state");
-    *out = s;
-    return ASHLAR_OK;
-}
-
-static ashlar_status read_step(const char *path, const ashlar_checkpoint *file, uint64_t steps,
-                               uint64_t *step) {
-    const char *text = ashlar_checkpoint_metadata(file, "ashlar.step");
-    uint64_t value;
-    ASHLAR_FAIL_IF(text == NULL || !ashlar__parse_count(ashlar__piece_of(text), &value) ||
-                       value == 0,
-                   ASHLAR_EFORMAT, NO_GOOD, path, "ashlar.step");
-    ASHLAR_FAIL_IF(value >= steps, ASHLAR_EINVAL,
-                   "%s: %" PRIu64 " steps are done already; ask for more of them with --steps, "
-                   "which counts from the beginning",
-                   path, value);
-    *step = value;
-    return ASHLAR_OK;
 }
 
 static ashlar_status read_recent(const char *path, const ashlar_checkpoint *file,
@@ -171,12 +215,19 @@ static ashlar_status read_recent(const char *path, const ashlar_checkpoint *file
     return ASHLAR_OK;
 }
 
+static void add_position(metadata *f, const ashlar_batch_sampler *sampler) {
+    const ashlar_random r = ashlar__batch_sampler_random(sampler);
+    (void)snprintf(add(f, "ashlar.random"), TEXT_BYTES,
+                   "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64, r.s[0], r.s[1],
+                   r.s[2], r.s[3]);
+}
+
 /* Skip the batches drawn before, and check that the batch sampler is then at its old position. */
-static ashlar_status find_place(const char *path, const ashlar_checkpoint *file, ashlar_task *task,
-                                uint64_t step) {
-    ashlar_metadata here = {.count = 0};
-    ashlar__batch_sampler_skip(task->sampler, step);
-    ashlar__task_add_position(task, &here);
+static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
+                                ashlar_batch_sampler *sampler, uint64_t step) {
+    metadata here = {.count = 0};
+    ashlar__batch_sampler_skip(sampler, step);
+    add_position(&here, sampler);
     const char *got;
     const ashlar_checkpoint_pair *pair = find_difference(file, &here, &got);
     return pair == NULL
@@ -187,40 +238,40 @@ static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
                               path, step, pair->key, got != NULL ? got : "missing", pair->value);
 }
 
-ashlar_status ashlar__train_checkpoint_save(const char *path, const ashlar_train_context *context,
-                                            const ashlar_train_state *state) {
-    ashlar_metadata all = {.count = 0};
-    add_config(&all, context);
-    ashlar__metadata_add_count(&all, "ashlar.step", state->step);
-    ashlar__task_add_position(context->task, &all);
-    add_recent(&all, state);
-    add_optimizer_state(&all, &state->optimizer);
-    return ashlar_checkpoint_save(context->task->arena, path, ASHLAR_CHECKPOINT_STATE, all.pairs,
-                                  all.count, context->stream);
+ashlar_status ashlar__train_checkpoint_save(const char *path, ashlar_trainer *t) {
+    const ashlar_training_state state = {.step = t->state.step, .seed = t->config.seed};
+    metadata all = {.count = 0};
+    add_config(&all, t);
+    add_position(&all, t->batches.sampler);
+    add_recent(&all, &t->state);
+    return ashlar_training_save(t->arena, t->optimizer, path, &state, all.pairs, all.count,
+                                t->stream);
 }
 
-static ashlar_status load(const char *path, const ashlar_train_context *context,
-                          const ashlar_checkpoint *file, ashlar_train_state *out) {
-    ashlar_metadata want = {.count = 0};
+static ashlar_status load(const char *path, ashlar_trainer *t, const ashlar_checkpoint *file) {
+    metadata want = {.count = 0};
     ashlar_train_state state;
-    add_config(&want, context);
+    ashlar_training_state saved;
+    add_facts(&want, t);
     ASHLAR_TRY(check_config(path, file, &want));
-    ASHLAR_TRY(read_step(path, file, context->config->steps, &state.step));
     ASHLAR_TRY(read_recent(path, file, &state));
-    ASHLAR_TRY(read_optimizer_state(path, file, &state.optimizer));
-    ASHLAR_TRY(find_place(path, file, context->task, state.step));
-    ASHLAR_TRY(ashlar_checkpoint_load(context->task->arena, file, ASHLAR_CHECKPOINT_STATE,
-                                      context->stream));
-    *out = state;
+    ASHLAR_TRY(ashlar_training_load(t->arena, t->optimizer, file, t->stream, &saved));
+    ASHLAR_FAIL_IF(saved.step >= t->config.steps, ASHLAR_EINVAL,
+                   "%s: %" PRIu64 " steps are done already; ask for more of them with --steps, "
+                   "which counts from the beginning",
+                   path, saved.step);
+    ASHLAR_TRY(find_place(path, file, t->batches.sampler, saved.step));
+    state.step = saved.step;
+    state.optimizer = saved.optimizer;
+    t->state = state;
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__train_checkpoint_load(const char *path, const ashlar_train_context *context,
-                                            ashlar_train_state *state) {
+ashlar_status ashlar__train_checkpoint_load(const char *path, ashlar_trainer *t) {
     ashlar_checkpoint *file = NULL;
     ashlar_status status = ashlar_checkpoint_open(path, &file);
     if (status == ASHLAR_OK) {
-        status = load(path, context, file, state);
+        status = load(path, t, file);
         ashlar_checkpoint_close(file);
     }
     return status;

@@ -8,6 +8,7 @@
 
 #include <ashlar/plan.h>
 
+#include "rnn/train/batches.h"
 #include "rnn/train/shards.h"
 #include "rnn/train/step_fixed.h"
 
@@ -29,20 +30,21 @@ enum { ASHLAR_PREFETCH_FLIGHTS = 3 };
 
 typedef struct ashlar_prefetch {
     ashlar_device *device;
-    ashlar_task *task;
+    ashlar_batches *source;
     ashlar_stream stream; /* the steps' stream; the caller owns it */
     ashlar_stream copies;
-    ashlar_event uploaded[ASHLAR_TASK_BUFFERS]; /* [i]: the batch in buffer i is in device memory */
-    ashlar_event done[ASHLAR_TASK_BUFFERS];     /* [i]: the step on buffer i has run */
-    ashlar_task_batch batches[ASHLAR_PREFETCH_FLIGHTS];
-    size_t *part_tokens;  /* [flights][task->max_parts] */
+    ashlar_event
+        uploaded[ASHLAR_BATCHES_BUFFERS];      /* [i]: the batch in buffer i is in device memory */
+    ashlar_event done[ASHLAR_BATCHES_BUFFERS]; /* [i]: the step on buffer i has run */
+    ashlar_drawn_batch batches[ASHLAR_PREFETCH_FLIGHTS];
+    size_t *part_tokens;  /* [flights][source->max_parts] */
     uint64_t event_calls; /* calls so far that record an event or let a stream wait for one */
 } ashlar_prefetch;
 
-/* Set up for an open task whose steps are queued on `stream`; nothing may use the task's buffers
- * yet. Call ashlar__prefetch_finish() even if it fails. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
+/* Set up for steps that are queued on `stream`; nothing may use the buffers of `source` yet. Call
+ * ashlar__prefetch_finish() even if it fails. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch,
-                                                      ashlar_device *device, ashlar_task *task,
+                                                      ashlar_device *device, ashlar_batches *source,
                                                       ashlar_stream stream);
 
 /* Wait for all queued work, whose failures are not reported, and give back what _init took. A
@@ -50,17 +52,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch,
 void ashlar__prefetch_finish(ashlar_prefetch *prefetch);
 
 static inline size_t ashlar__prefetch_buffer(size_t step) {
-    return step % ASHLAR_TASK_BUFFERS;
+    return step % ASHLAR_BATCHES_BUFFERS;
 }
 
 /* _batch: the batch drawn for a step. _tokens: the tokens of each of its parts. Both are valid
  * until the batch of step + 3 is drawn. */
-static inline const ashlar_task_batch *ashlar__prefetch_batch(const ashlar_prefetch *prefetch,
-                                                              size_t step) {
+static inline const ashlar_drawn_batch *ashlar__prefetch_batch(const ashlar_prefetch *prefetch,
+                                                               size_t step) {
     return &prefetch->batches[step % ASHLAR_PREFETCH_FLIGHTS];
 }
 static inline const size_t *ashlar__prefetch_tokens(const ashlar_prefetch *prefetch, size_t step) {
-    return prefetch->part_tokens + step % ASHLAR_PREFETCH_FLIGHTS * prefetch->task->max_parts;
+    return prefetch->part_tokens + step % ASHLAR_PREFETCH_FLIGHTS * prefetch->source->max_parts;
 }
 
 /* Draw the batch of a step into its buffer. The host must have waited for step - 2. */
@@ -88,9 +90,18 @@ struct ashlar_trainer {
     ashlar_train_config config;
     ashlar_device *device;
     ashlar_driver_counts at_start;
-    ashlar_task *task;
+    ashlar_batches batches;
     ashlar_allocator *allocator;
     ashlar_stream stream;
+    ashlar_model *model;
+    ashlar_arena *arena; /* the model's */
+    size_t shard;        /* which of this rank's shards (shards.h) a step computes, 0.. */
+    bool drops_alone;    /* dropout sees this rank's sequences alone, with the rank's own seeds */
+    const ashlar_step_values
+        *values[ASHLAR_BATCHES_BUFFERS]; /* in device memory; NULL unless padded */
+    uint64_t address_sum; /* of the addresses of blocks that walks and dry runs got */
+    size_t longest_part;  /* of the steps so far */
+    char data[ASHLAR_BATCHES_DATA_BYTES]; /* ashlar__batches_describe(); "": not asked for yet */
     ashlar_prefetch prefetch;
     uint64_t event_calls_before;  /* prefetch.event_calls at the end of the last phase */
     ashlar_warmup_options warmup; /* maps lengths to step keys */
@@ -104,7 +115,7 @@ struct ashlar_trainer {
     size_t outcome_bytes;
     ashlar_shard_sums sums;      /* zeros unless a batch is divided */
     ashlar_step_fixed fixed;     /* zeros unless batches are padded */
-    bool *seen_lengths;          /* [task->max_length + 1] */
+    bool *seen_lengths;          /* [batches.max_length + 1] */
     ashlar_train_state state;    /* after the last step that was waited for */
     ashlar_leak_monitor *growth; /* watches the memory held between steps */
 };
@@ -141,9 +152,28 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_begin_part(ashlar_trainer *trainer
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_queue_parts(ashlar_trainer *trainer, size_t step,
                                                           size_t parts);
 
-/* For ashlar_allocator_warmup(). _warm_step: forward and backward of a dummy batch, without an
- * update. _dry_run: take and give back the buffers of such a step. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_warm_step(void *trainer, size_t length);
+/* Queue forward and backward of a part of t->shard: add gradients, times the loss scale, to the
+ * arena's gradient region, and its share of the mean loss to *loss in device memory. Parts are
+ * queued in order; the weights change between them. With t->values, the calls and their arguments
+ * depend only on the batch's padded shape and its buffer.
+ *
+ * seed   for random draws such as dropout; not 0 */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_walk(ashlar_trainer *trainer, size_t buffer,
+                                                   size_t part, uint64_t seed, double *loss);
+
+/* Take and give back the blocks of such walks on all of this rank's shards. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_take_blocks(ashlar_trainer *trainer, ashlar_walk walk,
+                                                          size_t length);
+
+/* Bytes of the block that a walk over a part of `length` takes. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_block_bytes(const ashlar_trainer *trainer,
+                                                          size_t length, uint64_t *bytes);
+
+/* Fill in the report's step_bytes and savings. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_get_savings(const ashlar_trainer *trainer,
+                                                          ashlar_train_report *report);
+
+/* For ashlar_allocator_warmup(): take and give back the blocks of a step. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_dry_run(void *trainer, size_t length);
 
 /* Run the remaining steps for ashlar__trainer_run(), and fill in the report's fields about them. */
@@ -154,38 +184,28 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_loop(ashlar_trainer *trainer,
 /* A training's file (train_checkpoint.c) is a checkpoint of the model's arena with the optimizer's
  * state. Its metadata has two kinds of keys, all under "ashlar.":
  *
- *     must be the same   the task's options and data, the optimizer, the seed
- *     progress           step, recent (losses), optimizer_state, and the position of the task's
- *                        batch sampler
+ *     must be the same   the options of model and batches, the data, the optimizer, the seed
+ *     progress           step and optimizer_state (ashlar_training_save()), recent (losses), and
+ *                        the position of the batch sampler
  *
  * Real numbers are written so that reading them restores every bit. */
 
-/* The parts that a file is made from, besides the ashlar_train_state. */
-typedef struct ashlar_train_context {
-    const ashlar_train_config *config;
-    ashlar_task *task; /* must be open */
-    ashlar_stream stream;
-} ashlar_train_context;
-
 /* A checksum of what must be the same, for ranks to compare. */
-uint64_t ashlar__train_checkpoint_facts(const ashlar_train_context *context);
+uint64_t ashlar__train_checkpoint_facts(ashlar_trainer *trainer);
 
-/* Write everything. Waits for the stream. Errors: those of ashlar_checkpoint_save(). */
+/* Write everything. Waits for the stream. Errors: those of ashlar_training_save(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_save(const char *path,
-                                                              const ashlar_train_context *context,
-                                                              const ashlar_train_state *state);
+                                                              ashlar_trainer *trainer);
 
-/* Read everything back: the arena, the position of the batch sampler (which must be new), *state.
- * Waits for the stream.
+/* Read everything back: the arena, the optimizer, the position of the batch sampler (which must be
+ * new), trainer->state. Waits for the stream.
  *
  * Errors: ASHLAR_EINVAL (the file has at least as many steps as the configuration asks for),
  *         ASHLAR_EFORMAT (the file is of another configuration, data or version, or holds no
  *         training; the detail says which), and those of ashlar_checkpoint_open() and
- *         ashlar_checkpoint_load(). After an error *state and the arena are unchanged, except after
- *         ASHLAR_EDRIVER; the batch sampler may have moved.
+ *         ashlar_training_load(). After an error the state is unchanged, but the others may not be.
  * Cost:   skips the batches that were drawn before the file was saved, some microseconds each. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_load(const char *path,
-                                                              const ashlar_train_context *context,
-                                                              ashlar_train_state *state);
+                                                              ashlar_trainer *trainer);
 
 #endif /* ASHLAR_TRAIN_IMPL_H */

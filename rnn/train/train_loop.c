@@ -12,12 +12,12 @@
 /* ---- prefetch ---- */
 
 ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch, ashlar_device *device,
-                                    ashlar_task *task, ashlar_stream stream) {
-    *prefetch = (ashlar_prefetch){.device = device, .task = task, .stream = stream};
-    const size_t parts = ASHLAR_PREFETCH_FLIGHTS * task->max_parts;
+                                    ashlar_batches *source, ashlar_stream stream) {
+    *prefetch = (ashlar_prefetch){.device = device, .source = source, .stream = stream};
+    const size_t parts = ASHLAR_PREFETCH_FLIGHTS * source->max_parts;
     ASHLAR_HOST_NEW(prefetch->part_tokens, parts, "no host memory for %zu parts", parts);
     ASHLAR_TRY(ashlar_stream_create(device, &prefetch->copies));
-    for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {
+    for (size_t i = 0; i < ASHLAR_BATCHES_BUFFERS; i++) {
         ASHLAR_TRY(ashlar_event_create(device, &prefetch->uploaded[i]));
         ASHLAR_TRY(ashlar_event_create(device, &prefetch->done[i]));
     }
@@ -34,7 +34,7 @@ void ashlar__prefetch_finish(ashlar_prefetch *prefetch) {
             ASHLAR_IGNORE(ashlar_stream_synchronize(prefetch->device, streams[i]));
         }
     }
-    for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {
+    for (size_t i = 0; i < ASHLAR_BATCHES_BUFFERS; i++) {
         ashlar_event_destroy(prefetch->device, prefetch->uploaded[i]);
         ashlar_event_destroy(prefetch->device, prefetch->done[i]);
     }
@@ -48,12 +48,12 @@ static ashlar_status record(ashlar_prefetch *prefetch, ashlar_event event, ashla
 }
 
 void ashlar__prefetch_take(ashlar_prefetch *prefetch, size_t step) {
-    ashlar_task *task = prefetch->task;
+    ashlar_batches *source = prefetch->source;
     const size_t buffer = ashlar__prefetch_buffer(step), flight = step % ASHLAR_PREFETCH_FLIGHTS;
-    prefetch->batches[flight] = task->table->next(task, buffer);
+    prefetch->batches[flight] = ashlar__batches_next(source, buffer);
     for (size_t part = 0; part < prefetch->batches[flight].parts; part++) {
-        prefetch->part_tokens[flight * task->max_parts + part] =
-            task->table->part(task, buffer, part).tokens;
+        prefetch->part_tokens[flight * source->max_parts + part] =
+            source->buffers[buffer].tokens[part];
     }
 }
 
@@ -61,7 +61,8 @@ void ashlar__prefetch_take(ashlar_prefetch *prefetch, size_t step) {
 static ashlar_status draw_and_upload(ashlar_prefetch *prefetch, size_t step) {
     const size_t buffer = ashlar__prefetch_buffer(step);
     ashlar__prefetch_take(prefetch, step);
-    ASHLAR_TRY(prefetch->task->table->upload(prefetch->task, buffer, prefetch->copies));
+    ASHLAR_TRY(
+        ashlar__batches_upload(prefetch->source, prefetch->device, buffer, prefetch->copies));
     return record(prefetch, prefetch->uploaded[buffer], prefetch->copies);
 }
 
@@ -71,32 +72,21 @@ ashlar_status ashlar__prefetch_end_step(ashlar_prefetch *prefetch, size_t step) 
 
 /* ---- steps ---- */
 
-ashlar_status ashlar__train_clear_sums(ashlar_trainer *t, size_t part, size_t parts) {
-    ASHLAR_TRY(
-        part > 0 ? ASHLAR_OK
-                 : ashlar_fill(t->device, t->votes, 0, (1 + parts) * sizeof *t->losses, t->stream));
-    return ashlar_arena_zero(t->task->arena, ASHLAR_REGION_GRADIENTS, t->stream);
-}
-
 /* Queue a part: forward, backward, update of the weights. Where batches are padded, the rate and
  * the step's share of the seed are read in device memory. */
 static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part, size_t parts) {
     const size_t buffer = ashlar__prefetch_buffer(step);
     const bool pads = ashlar__train_pads(&t->config);
-    const uint64_t seed = (pads ? 0 : ashlar__train_seed(t, step)) + part * ASHLAR_PART_STRIDE;
+    const uint64_t seed =
+        (pads ? ASHLAR_PART_STRIDE : ashlar__train_seed(t, step)) + part * ASHLAR_PART_STRIDE;
     ASHLAR_TRY(ashlar__train_clear_sums(t, part, parts));
     ASHLAR_TRY(ashlar__shards_are_used(&t->config)
                    ? ashlar__shard_sums_queue(t, step, buffer, part, seed, t->losses + part)
-                   : t->task->table->step(t->task, buffer, part, seed, t->losses + part));
-    return pads ? ashlar__optimizer_step_at(t->optimizer, &t->task->values[buffer]->rate,
+                   : ashlar__train_walk(t, buffer, part, seed, t->losses + part));
+    return pads ? ashlar__optimizer_step_at(t->optimizer, &t->values[buffer]->rate,
                                             t->config.schedule.rate, 1, t->stream)
                 : ashlar_optimizer_step(
                       t->optimizer, ashlar_schedule_rate(&t->config.schedule, step), 1, t->stream);
-}
-
-ashlar_status ashlar__train_begin_part(ashlar_trainer *t, size_t buffer, size_t part) {
-    const size_t length = t->task->table->part(t->task, buffer, part).length;
-    return ashlar_step_begin(t->allocator, t->stream, ashlar__trainer_key(t, length));
 }
 
 /* Each part is a step of the allocator, with a plan or without: the warm-up's promise is about such
@@ -137,7 +127,7 @@ static ashlar_status queue_step(ashlar_trainer *t, size_t step) {
 
 /* The mean loss over the batch's tokens. */
 static double loss_of(const ashlar_trainer *t, size_t step) {
-    const ashlar_task_batch *batch = ashlar__prefetch_batch(&t->prefetch, step);
+    const ashlar_drawn_batch *batch = ashlar__prefetch_batch(&t->prefetch, step);
     const size_t *tokens = ashlar__prefetch_tokens(&t->prefetch, step), parts = batch->parts;
     const ashlar_train_outcome *out = ashlar__train_outcome_of(t, ashlar__prefetch_buffer(step));
     double nats = 0;
@@ -145,23 +135,6 @@ static double loss_of(const ashlar_trainer *t, size_t step) {
         nats += out->losses[part] * (double)tokens[part];
     }
     return parts > 1 ? nats / (double)batch->tokens : out->losses[0];
-}
-
-ashlar_status ashlar__train_warm_step(void *user, size_t length) {
-    ashlar_trainer *t = user;
-    t->warmed_count++;
-    t->warmed_least = length;
-    t->task->table->make_dummy(t->task, 0, length);
-    ASHLAR_TRY(t->task->table->upload(t->task, 0, t->stream));
-    ASHLAR_TRY(ashlar__train_clear_sums(t, 0, 1));
-    return ashlar__shards_are_used(&t->config)
-               ? ashlar__shard_sums_queue_alone(t, 0, 0, 0, t->losses)
-               : t->task->table->step(t->task, 0, 0, 0, t->losses);
-}
-
-ashlar_status ashlar__train_dry_run(void *user, size_t length) {
-    ashlar_trainer *t = user;
-    return t->task->table->dry_run(t->task, length);
 }
 
 typedef struct run {
@@ -174,6 +147,9 @@ typedef struct run {
     uint64_t skipped; /* steps skipped before this run */
     unsigned found;   /* bits of tags that were found to grow and are not shown yet */
     double start_loss;
+    ashlar_train_held held[ASHLAR_PREFETCH_FLIGHTS]; /* by step */
+    double queued_s;                                 /* when the last step was queued */
+    uint64_t memory_calls;                           /* of the driver, by then */
     size_t above_since; /* since which step the loss has been above start_loss; 0: it is not */
     bool was_above;     /* the loss was above for long; this is told only once */
 } run;
@@ -226,7 +202,7 @@ static ashlar_status fail_lost(const run *r, size_t step, double loss, double no
 }
 
 /* Add a finished step to the state and the report. */
-static void account(run *r, size_t step, double loss, const ashlar_task_batch *batch) {
+static void account(run *r, size_t step, double loss, const ashlar_drawn_batch *batch) {
     ashlar_trainer *t = r->trainer;
     ashlar_train_report *report = r->report;
     const size_t recent = step % ASHLAR_TRAIN_RECENT;
@@ -268,24 +244,26 @@ static ashlar_status finish_step(run *r, size_t step) {
     if (is_lost(t, loss, optimizer)) {
         return fail_lost(r, step, loss, optimizer->norm);
     }
-    const ashlar_task_batch *batch = ashlar__prefetch_batch(&t->prefetch, step);
+    const ashlar_drawn_batch *batch = ashlar__prefetch_batch(&t->prefetch, step);
     account(r, step, loss, batch);
     r->start_loss = r->start_loss > 0 ? r->start_loss : loss;
     const size_t above_since = watch_loss(r, step);
     if (r->show != NULL) {
-        r->show(r->context, &(ashlar_train_progress){.step = step,
-                                                     .steps = t->config.steps,
-                                                     .resumed = r->report->resumed,
-                                                     .loss = r->report->loss_last,
-                                                     .loss_step = loss,
-                                                     .epoch = batch->epoch,
-                                                     .length = batch->length,
-                                                     .tokens_per_s = r->report->tokens_per_s,
-                                                     .seconds = r->report->seconds,
-                                                     .found = r->found,
-                                                     .growth = r->report->growth,
-                                                     .start = r->start_loss,
-                                                     .above_since = above_since});
+        r->show(r->context,
+                &(ashlar_train_progress){.step = step,
+                                         .steps = t->config.steps,
+                                         .resumed = r->report->resumed,
+                                         .loss = r->report->loss_last,
+                                         .loss_step = loss,
+                                         .epoch = batch->epoch,
+                                         .length = batch->length,
+                                         .tokens_per_s = r->report->tokens_per_s,
+                                         .seconds = r->report->seconds,
+                                         .found = r->found,
+                                         .growth = r->report->growth,
+                                         .start = r->start_loss,
+                                         .above_since = above_since,
+                                         .held = r->held[step % ASHLAR_PREFETCH_FLIGHTS]});
     }
     r->found = 0;
     return ASHLAR_OK;
@@ -323,7 +301,29 @@ static ashlar_status follow(run *r, size_t step) {
         ASHLAR_TRY(finish_step(r, step));
         count_votes(r, step, step);
     }
-    return is_due ? ashlar__trainer_save(t, t->config.save_file) : ASHLAR_OK;
+    return is_due ? ashlar__train_checkpoint_save(t->config.save_file, t) : ASHLAR_OK;
+}
+
+/* Note what a step held at its peak: what lasts, and its block. */
+static ashlar_status note_held(run *r, size_t step, const ashlar_stats *stats) {
+    ashlar_trainer *t = r->trainer;
+    const double now = ashlar__clock_s();
+    ashlar_driver_counts counts;
+    uint64_t block_bytes = 0;
+    ashlar_device_get_counts(t->device, &counts);
+    if (step > t->state.step) {
+        const size_t length = ashlar__batches_length(&t->batches, ashlar__prefetch_buffer(step), 0);
+        t->longest_part = length > t->longest_part ? length : t->longest_part;
+        ASHLAR_TRY(ashlar__train_block_bytes(t, length, &block_bytes));
+    }
+    r->held[step % ASHLAR_PREFETCH_FLIGHTS] =
+        (ashlar_train_held){.live_bytes = stats->live_bytes + block_bytes,
+                            .reserved_bytes = stats->reserved_bytes,
+                            .memory_calls = counts.memory - r->memory_calls,
+                            .seconds = now - r->queued_s};
+    r->queued_s = now;
+    r->memory_calls = counts.memory;
+    return ASHLAR_OK;
 }
 
 /* Record how much memory is held after a step, which is queued and has given back its buffers. */
@@ -332,9 +332,7 @@ static ashlar_status watch_growth(run *r, size_t step) {
     ashlar_stats stats;
     unsigned found = 0;
     ashlar_allocator_get_stats(t->allocator, &stats);
-    if (t->config.hooks != NULL && t->config.hooks->queued != NULL) {
-        t->config.hooks->queued(t->config.hooks->context, step, &stats);
-    }
+    ASHLAR_TRY(note_held(r, step, &stats));
     const ashlar_status status = ashlar__leak_monitor_add(t->growth, step, &stats, &found);
     ashlar__leak_monitor_get_growth(t->growth, r->report->growth);
     r->found |= found;
@@ -359,7 +357,7 @@ ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, v
             r.end = step;
         }
         if (step == first || is_save_due(&r, step - 1)) { /* resuming there draws the same */
-            ASHLAR_TRY(t->task->table->restart_dropout(t->task, ashlar__train_seed(t, step)));
+            ASHLAR_TRY(ashlar_model_set_seed(t->model, ashlar__train_seed(t, step), t->stream));
         }
         ASHLAR_TRY(draw_and_queue(&r, step));
         ASHLAR_TRY(watch_growth(&r, step));

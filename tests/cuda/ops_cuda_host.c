@@ -20,9 +20,7 @@
     RUN(function##_f16, kind)     \
     RUN(function##_bf16, kind)
 ASHLAR_OPS_KERNEL_MAP(RUN_TYPES)
-RUN(loss_count, cross_entropy)
-RUN(loss_sum, cross_entropy)
-RUN(embedding_link, chain)
+ASHLAR_OPS_COMMON_MAP(RUN)
 
 #define ROW(function, kind) \
     {"ashlar_kernel_" #function, sizeof(ashlar_##kind##_args), run_##function},
@@ -31,9 +29,7 @@ RUN(embedding_link, chain)
     ROW(function##_f64, kind)     \
     ROW(function##_f16, kind)     \
     ROW(function##_bf16, kind)
-static const host_kernel kernels[] = {
-    ASHLAR_OPS_KERNEL_MAP(ROW_TYPES) ROW(loss_count, cross_entropy)
-        ROW(loss_sum, cross_entropy) ROW(embedding_link, chain)};
+static const host_kernel kernels[] = {ASHLAR_OPS_KERNEL_MAP(ROW_TYPES) ASHLAR_OPS_COMMON_MAP(ROW)};
 
 const host_kernel *ops_kernel_at(size_t number) {
     return number < sizeof kernels / sizeof *kernels ? &kernels[number] : NULL;

@@ -40,9 +40,48 @@ refuses_to_resume_a_foreign_file() {
         grep 'ashlar-train --save'
 }
 
+# Sizes from the shapes alone, names by --map.
+a_state_dict_is_read() {
+    other state_dict "$file" "$scratch/dict" || return
+    timeout 60 "$sample" --model "$scratch/dict" --bytes 300 --seed 5 --map module.head.=- \
+        --map module.= </dev/null >"$scratch/b" && writes_text "$file" | cmp - "$scratch/b" || return
+    ! writes_text "$scratch/dict" 2>"$scratch/stderr" && cat "$scratch/stderr" &&
+        grep "no matrix 'lstm.weight_hh_l0', nor one of gru" "$scratch/stderr"
+}
+
+# A rate of nearly 0 leaves the weights as they began; another width begins layers anew.
+weights_begin_a_training() {
+    small --steps 1 --learning-rate 1e-12 --weight-decay 0 --dtype f64 --save "$scratch/begun" \
+        --init "$scratch/dict" --map module.= && writes_text "$scratch/begun" >"$scratch/a" &&
+        writes_text "$file" | cmp - "$scratch/a" || return
+    timeout 60 "$train" --data "$data" --device soft --layers 1 --hidden 12 --embedding 5 --steps 1 \
+        --sample 0 --init "$scratch/dict" --map module.= >"$scratch/stdout" &&
+        grep -F -e --init "$scratch/stdout" && [ "$(grep -c -F -e --init "$scratch/stdout")" -eq 3 ] &&
+        grep "dict: 5 tensors, 0 of them converted" "$scratch/stdout" &&
+        grep "not of this model: 'module.lstm.weight_ih_l1' and 4 more$" "$scratch/stdout" &&
+        grep "another shape: 'module.embedding.weight' and 1 more; begun anew" "$scratch/stdout"
+}
+
+refuses_to_begin() { # STATUS WORD OPTION...
+    want=$1
+    word=$2
+    shift 2
+    small --steps 1 "$@" 2>"$scratch/stderr"
+    [ $? -eq "$want" ] && cat "$scratch/stderr" && [ "$(wc -l <"$scratch/stderr")" -eq 1 ] &&
+        grep -qF -e "$word" "$scratch/stderr"
+}
+
 check 'a_training_is_saved' small --steps 20 --save "$file"
 check 'a_file_of_another_writer_is_read' a_foreign_file_is_read F32
 check 'weights_alone_cannot_be_resumed' refuses_to_resume_a_foreign_file
+check 'a_state_dict_of_pytorch_is_read' a_state_dict_is_read
+check 'weights_of_another_program_begin_a_training' weights_begin_a_training
+check 'none_that_fits_is_refused' refuses_to_begin 1 "has none of this model's tensors" \
+    --init "$scratch/dict"
+check 'init_and_resume_are_refused' refuses_to_begin 2 'leave out one of them' --init "$file" \
+    --resume "$file"
+check 'a_map_of_no_file_is_refused' refuses_to_begin 2 'name it with --init' --map a=b
+check 'a_map_of_one_name_is_refused' refuses_to_begin 2 'no OLD=NEW' --init "$file" --map a
 
 # --- the loss on what was held out ----------------------------------------------------------------
 
@@ -98,13 +137,10 @@ goes_on_by_the_file_alone() { # DATA OPTION...
         --resume "$scratch/part" --save "$scratch/end" && cmp "$scratch/end" "$scratch/whole"
 }
 
-sh "$ASHLAR_SOURCE/rnn/data/make_tags.sh" 100 >"$scratch/tags"
-check 'the_file_has_the_options_of_its_training' goes_on_by_the_file_alone "$data" --layers 1 \
+check 'the_file_has_the_options_of_its_training' goes_on_by_the_file_alone "$data" --layers 2 \
     --cell gru --dropout 0.25 --embedding 7 --max-length 40 --stride 20 --accumulate 2 --bptt 16 \
     --recompute 4 --optimizer sgd --learning-rate 0.05 --weight-decay 0.01 --no-bias-decay \
     --momentum 0.5 --nesterov --schedule step --rate-every 3 --rate-factor 0.5 --warmup-steps 2
-check 'also_of_a_tagger' goes_on_by_the_file_alone "$scratch/tags" --model tagger --unidirectional \
-    --feed-labels --label-embedding 5 --char-hidden 4 --char-embedding 3 --embedding 8
 
 refuses() { # WORD OPTION...
     word=$1

@@ -69,6 +69,8 @@ check 'a_cell_that_there_is_not_is_refused' \
 check 'a_projection_of_another_cell_is_refused' \
     refuses 2 '--projection: 3' --data "$data" --cell gru --projection 3
 check 'to_drop_everything_is_refused' refuses 2 '--dropout' --data "$data" --dropout 1
+check 'to_drop_between_no_layers_is_refused' refuses 2 '--dropout and --layers 1' --data "$data" \
+    --layers 1 --dropout 0.5
 check 'the_same_options_without_a_fault_are_accepted' accepts
 check 'a_missing_data_file_is_named' refuses 1 "$absent" --data "$absent"
 check 'one_file_for_json_and_save_is_refused' \

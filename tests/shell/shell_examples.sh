@@ -53,6 +53,49 @@ prefetches_wrong() {
     complain 'it is right without ashlar_record_stream()'
 }
 
+# Of processor time, so that other programs hardly matter; twice the words take twice of it.
+takes_linear_time() {
+    ./tagger | awk '/words take/ { print; good = $11 > $4 && $11 < 3 * $4 } END { exit !good }'
+}
+
+# An LSTM's weights as safetensors.torch.save_file() writes a state_dict().
+write_weights() { # FILE
+    python3 - "$1" <<'PYTHON'
+import json, random, struct, sys
+random.seed(3)
+shapes = {}
+for layer, width in ((0, 8), (1, 64)):
+    shapes.update({f"bias_hh_l{layer}": [256], f"bias_ih_l{layer}": [256],
+                   f"weight_hh_l{layer}": [256, 64], f"weight_ih_l{layer}": [256, width]})
+header, data = {}, b""
+for name, shape in shapes.items():
+    count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+    values = struct.pack(f"<{count}f", *(random.uniform(-0.2, 0.2) for _ in range(count)))
+    header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+    data += values
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+with open(sys.argv[1], "wb") as file:
+    file.write(struct.pack("<Q", len(text)) + text + data)
+PYTHON
+}
+
+# Step by step, a few steps at once, and all in one batch.
+streams_as_in_one_batch() {
+    write_weights lstm.safetensors || return
+    for weights in '' lstm.safetensors; do
+        for steps in 1 8 120; do
+            # shellcheck disable=SC2086 # without a file there is no argument
+            ./streaming $steps $weights || return
+        done >out || return
+        cat out
+        [ "$(wc -l <out)" -eq 3 ] && [ "$(sort -u out | wc -l)" -eq 1 ] ||
+            complain 'the checksums differ' || return
+        cp out "out.${weights:-drawn}"
+    done
+    ! cmp out.drawn out.lstm.safetensors || complain 'the file changes nothing'
+}
+
 says_as_built_by_meson() { # NAME
     "$ASHLAR_BUILD/examples/example_$1" >built && "./$1" | diff - built
 }
@@ -75,7 +118,26 @@ check 'warmup_proves_what_it_prints' runs warmup.c \
     'A step of any length from 1 to 100 takes no more memory: guaranteed\.' \
     '1000 steps: 0 driver calls, [0-9]+ bytes reserved\.'
 check 'adding_learns_and_calls_no_driver' runs adding.c 'error 0\.000[0-9]*, 0 driver calls'
-for name in hello out_of_memory prefetch warmup; do
+check 'classifier_learns_from_ragged_sequences' runs classifier.c \
+    'loss first 0\.[67][0-9]* last 0\.[01][0-9]*, 0 driver calls'
+check 'tied_language_model_learns_with_dropout' runs tied_language_model.c \
+    'loss first [34]\.[0-9]* last 0\.[0-3][0-9]*, 0 driver calls'
+check 'new_head_leaves_out_what_is_frozen' runs new_head.c \
+    '5 operations a step, 8 to train the base, too' \
+    'loss first 0\.6[0-9]* last 0\.[3-5][0-9]*, 0 driver calls'
+check 'ctc_learns_by_a_loss_of_its_own' runs ctc.c \
+    'loss first [4-9]\.[0-9]+ last 0\.00[0-9]+, 0 driver calls'
+check 'seq2seq_reverses_what_it_reads' runs seq2seq.c \
+    'loss first 2\.[0-9]+ last 0\.[0-9]+, 0 driver calls' \
+    '6[0-9]{3} of the last 6400 sequences were reversed by the decoder alone'
+check 'tagger_learns_from_letters_and_its_own_tags' runs tagger.c \
+    'loss first 3\.[0-9]+ last 0\.[0-9]+, 0 driver calls' \
+    '3[12][0-9]{2} of the last 3296 tags are right' \
+    '32 words take .* ms of processor time, 64 take .* ms'
+check 'it_takes_time_that_is_linear_in_the_words' takes_linear_time
+check 'streaming_calls_no_driver' runs streaming.c 'checksum -?[0-9.]+, 0 driver calls'
+check 'a_stream_gets_the_outputs_of_one_batch' streams_as_in_one_batch
+for name in hello out_of_memory prefetch streaming warmup; do
     check "meson_builds_${name}_as_well" says_as_built_by_meson "$name"
 done
 
@@ -122,10 +184,26 @@ print("statistics:", told["allocated_bytes"]["all"]["peak"], told["num_ooms"])
     done
 }
 
+ends_well() { # STATUS SAID
+    cat "$2"
+    return "$1"
+}
+
 trains_pytorch() {
     cat "$scratch/out"
     [ "$1" -eq 0 ] && grep -xE 'loss [4-9]\.[0-9]+, then [0-2]\.[0-9]+; .*' "$scratch/out"
 }
+
+for name in classifier tied_language_model new_head ctc seq2seq tagger; do
+    "${ASHLAR_PYTHON:-python3}" "$ASHLAR_SOURCE/tests/torch_examples.py" "$name" "./$name" \
+        >"$scratch/compared" 2>&1
+    status=$?
+    if [ "$status" -eq 77 ]; then
+        skip "${name}_has_the_losses_of_pytorch" 'there is no PyTorch'
+    else
+        check "${name}_has_the_losses_of_pytorch" ends_well "$status" "$scratch/compared"
+    fi
+done
 
 # In the installed tree the library is below $root, and the helper does not know that.
 ASHLAR_TORCH=$LD_LIBRARY_PATH/libashlar-torch.so

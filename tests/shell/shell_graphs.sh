@@ -7,9 +7,7 @@
 . "$(dirname "$0")/tap.sh"
 
 data=$scratch/data.txt
-tags=$scratch/tags.txt
 write_text "$data"
-"$ASHLAR_SOURCE/rnn/data/make_tags.sh" 400 7 >"$tags"
 
 text() { # NAME OPTION...
     name=$1
@@ -17,15 +15,6 @@ text() { # NAME OPTION...
     timeout 120 "$train" --data "$data" --device soft --steps 20 --layers 2 --hidden 24 --batch 4 \
         --max-length 48 --seed 7 --json "$scratch/$name.json" --save "$scratch/$name.safetensors" \
         --losses "$scratch/$name.losses" --sample 0 "$@" </dev/null
-}
-
-tagger() { # NAME OPTION...
-    name=$1
-    shift
-    timeout 120 "$train" --model tagger --data "$tags" --device soft --steps 20 --batch 8 \
-        --embedding 12 --hidden 16 --char-embedding 8 --char-hidden 8 --seed 7 \
-        --json "$scratch/$name.json" --save "$scratch/$name.safetensors" \
-        --losses "$scratch/$name.losses" "$@" </dev/null
 }
 
 same_bits() { # NAME NAME
@@ -37,22 +26,19 @@ holds() { # PYTHON-EXPRESSION over r, the report of the steps that are launched
     json_holds "$scratch/launched.json" "$1"
 }
 
-is_launched() { # text or tagger, OPTION...
-    model=$1
-    shift
-    "$model" queued --quiet --pad "$@" && "$model" launched --quiet --graphs "$@" || return
+is_launched() { # OPTION...
+    text queued --quiet --pad "$@" && text launched --quiet --graphs "$@" || return
     same_bits queued launched || return
     holds 'r["driver_calls_per_step"] <= 3 and r["driver_calls_after_warmup"] == 0 and
         r["steps_launched"] == 20 and r["steps_padded_eager"] == 0 and
         r["graphs_refused_because"] == "" and r["plan_misses"] == 0 and r["steady"]'
 }
 
-check 'an_lstm_is_launched' is_launched text
-check 'a_gru_is' is_launched text --cell gru
-check 'in_several_pieces' is_launched text --accumulate 2
-check 'with_all_of_these' is_launched text --bptt 11 --accumulate 2 --recompute 4 \
+check 'an_lstm_is_launched' is_launched
+check 'a_gru_is' is_launched --cell gru
+check 'in_several_pieces' is_launched --accumulate 2
+check 'with_all_of_these' is_launched --bptt 11 --accumulate 2 --recompute 4 \
     --dropout 0.2 --loss-scale 256
-check 'the_tagger_is_launched' is_launched tagger
 
 # With a range for each length nothing is padded, and what goes by device memory changes nothing.
 without_padding() {

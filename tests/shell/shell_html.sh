@@ -24,12 +24,12 @@ check 'names_of_files_are_escaped' on_page "d['data'] == ['$data'] and 'a<b>' no
 
 # --- ways to take memory ---
 
-check 'five_ways_are_compared' on_page "[w['way'] for w in d['comparison']] ==
-    ['driver', 'cache', 'warmup', 'plan', 'recompute'] and
+check 'four_ways_are_compared' on_page "[w['way'] for w in d['comparison']] ==
+    ['cache', 'warmup', 'plan', 'recompute'] and
     all(w['ran'] and min(w['ms']) > 0 and len(w['calls']) == 6 for w in d['comparison'])"
 check 'behind_the_warm_up_no_step_calls' on_page \
-    "all(d['comparison'][i]['calls'] == [0] * 6 for i in (2, 3, 4))"
-check 'they_compute_the_same' on_page "len({w['loss'] for w in d['comparison'][:4]}) == 1"
+    "all(d['comparison'][i]['calls'] == [0] * 6 for i in (1, 2, 3))"
+check 'they_compute_the_same' on_page "len({w['loss'] for w in d['comparison'][:3]}) == 1"
 
 # --- one step, and all of them ---
 
@@ -51,8 +51,8 @@ check 'what_is_reserved_is_flat' on_page "len(rows(d['memory'])) == 60 and
 too_large() {
     (ASHLAR_SOFT=memory=40MiB && export ASHLAR_SOFT && trains --steps 4 --batch 64 \
         --max-length 256 --recompute auto --quiet) &&
-        on_page "all('memory' in w['why_not'] for w in d['comparison'][:4]) and
-            [w['ran'] for w in d['comparison']] == [False] * 4 + [True]"
+        on_page "all('memory' in w['why_not'] for w in d['comparison'][:3]) and
+            [w['ran'] for w in d['comparison']] == [False] * 3 + [True]"
 }
 check 'what_does_not_fit_is_said' too_large
 

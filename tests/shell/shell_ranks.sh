@@ -10,7 +10,6 @@
 . "$(dirname "$0")/ranks.sh"
 
 write_text "$scratch/text"
-sh "$ASHLAR_SOURCE/rnn/data/make_tags.sh" 200 >"$scratch/tags"
 program=$ASHLAR_BUILD/tests/ranks_program
 
 train_on() { # RANKS OPTION...
@@ -28,15 +27,8 @@ text() { # RANKS FILE OPTION...
         --save "$file" "$@"
 }
 
-tags() { # as text
-    n=$1 file=$2
-    shift 2
-    train_on "$n" --data "$scratch/tags" --model tagger --steps 10 --hidden 12 --embedding 8 \
-        --char-hidden 6 --char-embedding 6 --save "$file" "$@"
-}
-
 near() { # RANKS WHAT OPTION...
-    many=$1 what=$2 # text and tags have an n of their own
+    many=$1 what=$2 # text has an n of its own
     shift 2
     "$what" 1 "$scratch/one" "$@" && "$what" "$many" "$scratch/many" "$@" &&
         are_near "$scratch/one" "$scratch/many"
@@ -204,7 +196,6 @@ for mpi in $ASHLAR_MPIS; do
         check "$name: collectives of $n ranks give what they should" start "$n" "$program" all
     done
     check "$name: four ranks train as one does" near 4 text --accumulate 2 --bptt 12
-    check "$name: a tagger on two ranks" near 2 tags --dropout 0.3
     check "$name: the same bits" same 2 4 8 -- text
     check "$name: the same bits in pieces, with dropout" \
         same 2 4 -- text --accumulate 2 --bptt 12 --dropout 0.3

@@ -18,8 +18,8 @@ is_shown() {
             [row[file["blocks"]["columns"].index("requested")] for row in file["blocks"]["rows"]
              if row[-1] == "live"] != [] and
         sum(e["action"] == "alloc" for e in trace) ==
-            sum(row[0] == "alloc" for row in file["events"]["rows"]) > 100 and
-        {"weights", "saved"} <= {e["user_metadata"] for e in trace}'
+            sum(row[0] == "alloc" for row in file["events"]["rows"]) > 30 and
+        {"weights", "activations"} <= {e["user_metadata"] for e in trace}'
 }
 
 refuses_others() {

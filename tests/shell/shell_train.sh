@@ -156,7 +156,7 @@ closed_output_changes_nothing() { # descriptor 1 must not become the device's me
 check 'a_larger_training_succeeds' larger
 check 'none_of_its_steps_does' holds 'r["driver_calls_after_warmup"] == 0'
 check 'it_reserves_little_more_than_is_live' \
-    holds 'r["live_peak_bytes"] <= r["reserved_peak_bytes"] <= 1.10 * r["live_peak_bytes"]'
+    holds 'r["live_peak_bytes"] <= r["reserved_peak_bytes"] <= r["live_peak_bytes"] + (4 << 20)'
 check 'a_step_has_no_more_memory_than_it_needs' \
     holds 'r["bound_bytes"] <= r["step_reserved_bytes"] <= 1.01 * r["bound_bytes"]'
 check 'it_learns' holds 'r["loss_last"] < 0.85 * r["loss_first"]'

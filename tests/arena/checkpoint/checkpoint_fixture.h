@@ -150,12 +150,18 @@ static inline ashlar_status save(unsigned flags) {
     return ashlar_checkpoint_save(arena, path, flags, NULL, 0, streams[0]);
 }
 
+static inline ashlar_status load_file(ashlar_arena *into, const ashlar_checkpoint *file,
+                                      unsigned flags) {
+    return ashlar_checkpoint_load(into, file, &(ashlar_load_options){.flags = flags}, streams[0],
+                                  NULL);
+}
+
 static inline ashlar_status load(ashlar_arena *into, unsigned flags) {
     ashlar_checkpoint *file = NULL;
     ashlar_status status = ashlar_checkpoint_open(path, &file);
     CHECK(status == ASHLAR_OK);
     if (status == ASHLAR_OK) {
-        status = ashlar_checkpoint_load(into, file, flags, streams[0]);
+        status = load_file(into, file, flags);
         ashlar_checkpoint_close(file);
     }
     return status;

@@ -10,7 +10,7 @@
 
 enum {
     STATE = ASHLAR_CHECKPOINT_STATE,
-    CONVERT = ASHLAR_CHECKPOINT_CONVERT,
+    PARTIAL = ASHLAR_CHECKPOINT_PARTIAL,
     MOMENT1 = 1 << ASHLAR_REGION_MOMENT1,
     MOMENT2 = 1 << ASHLAR_REGION_MOMENT2,
     MASTER = 1 << ASHLAR_REGION_MASTER,
@@ -102,15 +102,14 @@ static void save_as(ashlar_dtype dtype, unsigned regions, float *values) {
     ashlar_arena_destroy(other);
 }
 
-CASE(parameters_of_another_type_are_converted_where_that_is_allowed) {
+CASE(parameters_of_another_type_are_converted) {
     float values[64];
     for (int i = 0; i < 64; i++) {
         values[i] = 0.1F * (float)(i - 20);
     }
     REQUIRE(set_up_all());
     save_as(ASHLAR_F32, ASHLAR_REGIONS_INFERENCE, values);
-    CHECK_FAILS(load(arena, 0), ASHLAR_EFORMAT, " is F32 [");
-    CHECK(load(arena, CONVERT) == ASHLAR_OK);
+    CHECK(load(arena, 0) == ASHLAR_OK);
     const float *first = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 0);
     const double *wide = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 1);
     const uint16_t *half = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 2);
@@ -147,13 +146,13 @@ CASE(files_of_another_model_are_refused_and_nothing_changes) {
     tensor other[TENSORS + 1];
     memcpy(other, MODEL, sizeof MODEL);
     other[TENSORS] = (tensor){"more", ASHLAR_F32, 1, {1}};
-    check_refused(other, TENSORS - 1, "tensor 'last' is not in the file");
-    check_refused(other + 1, TENSORS - 1, "tensor 'first' is not in the file");
-    check_refused(other, TENSORS + 1, "tensor 'more' is none of this model's");
+    check_refused(other, TENSORS - 1, "not in the file: 'last'; ");
+    check_refused(other + 1, TENSORS - 1, "not in the file: 'first'; ");
+    check_refused(other, TENSORS + 1, "not of this model: 'more'; ");
     other[TENSORS].name = "optimizer.moment1.more";
-    check_refused(other, TENSORS + 1, "tensor 'optimizer.moment1.more' is none");
+    check_refused(other, TENSORS + 1, "not of this model: 'optimizer.moment1.more'");
     other[TENSORS].name = "optimizer.moment3.first";
-    check_refused(other, TENSORS + 1, "tensor 'optimizer.moment3.first' is none");
+    check_refused(other, TENSORS + 1, "not of this model: 'optimizer.moment3.first'");
     other[4].shape[0] = 1;
     check_refused(other, TENSORS,
                   "'last' is F32 [1, 1, 3, 5] there, and F32 [2, 1, 3, 5] in this model");
@@ -165,9 +164,6 @@ CASE(files_of_another_model_are_refused_and_nothing_changes) {
     other[3] = (tensor){"brain", ASHLAR_BF16, 2, {9, 1}};
     check_refused(other, TENSORS, "'brain' is BF16 [9, 1] there, and BF16 [9] in this model");
     other[3] = MODEL[3];
-    other[2].dtype = ASHLAR_BF16; /* as many bytes */
-    check_refused(other, TENSORS, "'half' is BF16 [5, 3] there, and F16 [5, 3] in this model");
-    other[2] = MODEL[2];
     CHECK(write_tensors(other, TENSORS) == ASHLAR_OK); /* the control */
     CHECK(load(arena, 0) == ASHLAR_OK);
     CHECK(load(arena, STATE) == ASHLAR_OK); /* this arena has none */
@@ -187,8 +183,8 @@ CASE(a_training_goes_on_only_with_the_state_that_it_has) {
             if (in_file != i) {
                 const bool has_more = (sets[in_file] & ~sets[i]) != 0;
                 check_unchanged(into, STATE,
-                                has_more ? "is the state of another optimizer"
-                                         : "'optimizer.moment");
+                                has_more ? "not of this model: 'optimizer.moment"
+                                         : "not in the file: 'optimizer.moment");
                 CHECK(lacks || has_more);
             } else {
                 CHECK(load(into, STATE) == ASHLAR_OK);
@@ -210,7 +206,6 @@ CASE(damaged_state_is_refused) {
         (void)snprintf(message, sizeof message, "'%s' is F16 [5, 3] there, and F32", names[i]);
         CHECK(write_tensors(all, TENSORS + 1) == ASHLAR_OK);
         check_unchanged(arena, STATE, message);
-        check_unchanged(arena, STATE | CONVERT, message); /* state is never converted */
         all[TENSORS] = (tensor){names[i], ASHLAR_F32, 2, {3, 5}};
         (void)snprintf(message, sizeof message, "'%s' is F32 [3, 5] there", names[i]);
         CHECK(write_tensors(all, TENSORS + 1) == ASHLAR_OK);
@@ -218,7 +213,7 @@ CASE(damaged_state_is_refused) {
     }
     all[TENSORS] = (tensor){"optimizer.master.first", ASHLAR_F32, 2, {3, 7}}; /* of an F32 tensor */
     CHECK(write_tensors(all, TENSORS + 1) == ASHLAR_OK);
-    check_unchanged(arena, STATE, "'optimizer.master.first' is the state of another optimizer");
+    check_unchanged(arena, STATE, "not of this model: 'optimizer.master.first'");
     CHECK(load(arena, 0) == ASHLAR_OK);
 }
 
@@ -228,7 +223,7 @@ CASE_WITH(an_arena_without_memory_and_other_flags_are_refused, set_up_arena("mem
     ashlar_arena_destroy(arena);
     arena = open_arena(1);
     CHECK_FAILS(load(arena, 4), ASHLAR_EINVAL, "no flags for a load");
-    CHECK(load(arena, STATE | CONVERT) == ASHLAR_OK);
+    CHECK(load(arena, STATE | PARTIAL) == ASHLAR_OK);
 }
 
 /* ---- failures outside ---- */
@@ -244,7 +239,7 @@ CASE(a_file_that_is_cut_while_it_is_open_is_reported) {
     const off_t lengths[] = {info.st_size - 1, info.st_size / 2, 9, 0};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         REQUIRE(truncate(path, lengths[i]) == 0);
-        CHECK_FAILS(ashlar_checkpoint_load(arena, file, STATE, streams[0]), ASHLAR_EIO, path);
+        CHECK_FAILS(load_file(arena, file, STATE), ASHLAR_EIO, path);
         CHECK_HAS(ashlar_error_detail(), "shorter than when it was opened");
     }
     ashlar_checkpoint_close(file);
@@ -260,11 +255,10 @@ CASE(failing_host_memory_changes_nothing) {
     CHECK(n > 4);
     REQUIRE(file != NULL);
     for (n = 1; n <= 2; n++) {
-        HOST_FAILS_AT(
-            n, CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_EHOSTMEM));
+        HOST_FAILS_AT(n, CHECK(load_file(arena, file, STATE) == ASHLAR_EHOSTMEM));
         CHECK(is_same(arena, &before));
     }
-    CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_OK);
+    CHECK(load_file(arena, file, STATE) == ASHLAR_OK);
     memcpy(saved.bytes[ASHLAR_REGION_GRADIENTS], before.bytes[ASHLAR_REGION_GRADIENTS], REGION_MAX);
     CHECK(is_same(arena, &saved));
     ashlar_checkpoint_close(file);

@@ -123,6 +123,37 @@ CASE(values_between_round_to_the_nearest_and_ties_to_even) {
     CHECK(wrong == 0);
 }
 
+/* Doubles beside the middle of two narrow values: rounded to F32 first, they would be ties. */
+static int wrong_beside(double a, double b, uint16_t bits, ashlar_dtype dtype) {
+    const double middle = (a + b) / 2;
+    const double values[] = {middle, nextafter(middle, a), nextafter(middle, b)};
+    const uint16_t want[] = {(uint16_t)(bits + (bits & 1)), bits, (uint16_t)(bits + 1)};
+    int wrong = 0;
+    for (int i = 0; i < 6; i++) {
+        const double value = i < 3 ? values[i] : -values[i - 3];
+        uint16_t got;
+        ashlar__convert(dtype, &got, ASHLAR_F64, &value, 1);
+        wrong += got != (want[i % 3] | (i < 3 ? 0 : 0x8000));
+    }
+    return wrong;
+}
+
+CASE(doubles_are_rounded_once) {
+    int wrong = 0;
+    for (unsigned bits = 0; bits < 0x7bff; bits++) {
+        wrong += wrong_beside((double)ashlar__float_from_f16((uint16_t)bits),
+                              (double)ashlar__float_from_f16((uint16_t)(bits + 1)), (uint16_t)bits,
+                              ASHLAR_F16);
+    }
+    CHECK(wrong == 0);
+    for (unsigned bits = 0; bits < 0x7f7f; bits++) {
+        wrong += wrong_beside((double)ashlar__float_from_bf16((uint16_t)bits),
+                              (double)ashlar__float_from_bf16((uint16_t)(bits + 1)), (uint16_t)bits,
+                              ASHLAR_BF16);
+    }
+    CHECK(wrong == 0);
+}
+
 CASE(what_is_too_large_becomes_infinite) {
     CHECK(ashlar__f16_from_float(65519.996f) == 0x7bff);
     CHECK(ashlar__f16_from_float(65520.0f) == 0x7c00);

@@ -95,8 +95,8 @@ static void refuse_group(ashlar_status want, size_t bytes, const ashlar_tensor_s
 
 CASE_WITH(bad_groups_are_refused_whole, set_up_with_a()) {
     const ashlar_tensor_spec twice[] = {vector("x", 1, 0), vector("y", 1, 4), vector("x", 1, 8)};
-    const ashlar_tensor_spec last_twice[] = {
-        vector("x", 1, 0), vector("y", 1, 4), vector("y", 1, 8)};
+    const ashlar_tensor_spec last_twice[] = {vector("x", 1, 0), vector("y", 1, 4),
+                                             vector("y", 1, 8)};
     const ashlar_tensor_spec known[] = {vector("x", 1, 0), vector("a", 1, 4)};
     const ashlar_tensor_spec bad_second[] = {vector("x", 1, 0), vector("y", 0, 4)};
     const ashlar_tensor_spec bad_type = {
@@ -153,8 +153,8 @@ CASE_WITH(tensors_of_a_group_may_touch_but_not_overlap, set_up_with_a()) {
     }
     specs[2] = vector("y", 2, 40);
     refuse_group(ASHLAR_EINVAL, 64, specs, 3, "tensor y overlaps tensor far");
-    const ashlar_tensor_spec touching[] = {
-        vector("x", 4, 8), vector("y", 2, 0), vector("z", 1, 24)};
+    const ashlar_tensor_spec touching[] = {vector("x", 4, 8), vector("y", 2, 0),
+                                           vector("z", 1, 24)};
     CHECK(ashlar_arena_add_group(arena, 28, touching, 3, NULL) == ASHLAR_OK);
 }
 
@@ -343,7 +343,10 @@ static void check_runs(void) {
         CHECK_ZU(run->first, next);
         end += run->elements * item;
         next += run->count;
+        const ashlar_arena_entry *tensors = arena->tensors;
         CHECK(r == 0 || run->dtype != run[-1].dtype || /* a run ends only where something changes */
+              tensors[arena->order[run->first]].is_apart ||
+              tensors[arena->order[run->first - 1]].is_apart ||
               memcmp(&run->options, &run[-1].options, sizeof run->options) != 0);
         for (size_t i = 0; i < run->count; i++) {
             const ashlar_tensor_info *info = &arena->tensors[arena->order[run->first + i]].info;

@@ -22,7 +22,7 @@ static void check_steps_scaled(const ashlar_optimizer_config *config, int count,
         CHECK(ashlar_optimizer_step(optimizer, rate / step, gradient_scale, streams[0]) ==
               ASHLAR_OK);
         wait_for(streams[0]);
-        reference_step(&r, config, step, rate / step, gradient_scale);
+        reference_step(&r, config, rate / step, gradient_scale);
         check_equal(&r);
         check_padding();
         CHECK(memcmp(before.bytes[ASHLAR_REGION_GRADIENTS],
@@ -72,7 +72,7 @@ CASE(a_rate_in_device_memory_is_read_when_the_step_runs) {
         *(double *)rate = 0.5 / step; /* the device is the CPU, and idle */
         CHECK(ashlar__optimizer_step_at(optimizer, rate, 0.5, 1, streams[0]) == ASHLAR_OK);
         wait_for(streams[0]);
-        reference_step(&r, &config, step, 0.5 / step, 1);
+        reference_step(&r, &config, 0.5 / step, 1);
         check_equal(&r);
     }
     CHECK(ashlar__optimizer_step_at(optimizer, rate, -1, 1, streams[0]) == ASHLAR_EINVAL);

@@ -75,18 +75,18 @@ CASE(each_part_launches_its_kernels_and_no_others) {
     SKIP_IF(create(ASHLAR_OPTIMIZER_RMSPROP, 0.9) == ASHLAR_ENOTSUP, "no CUDA kernels here");
     (void)launch_log();
     check_launched(ashlar_optimizer_step(optimizer, 0.1, 1, gpu_stream),
-                   SUM("3") DECIDE UPDATE("3"));
+                   SUM("6") DECIDE UPDATE("6"));
     check_launched(ashlar_optimizer_sum(optimizer, 0, 3 * chunk, gpu_stream), SUM("3") DECIDE);
-    check_launched(ashlar_optimizer_sum(optimizer, 3 * chunk, 3 * chunk, gpu_stream), DECIDE);
+    check_launched(ashlar_optimizer_sum(optimizer, 3 * chunk, 0, gpu_stream), DECIDE);
     check_launched(ashlar_optimizer_decide(optimizer, 1, gpu_stream), DECIDE);
     check_launched(ashlar_optimizer_update(optimizer, chunk, chunk, 0.1, gpu_stream), UPDATE("1"));
-    check_launched(ashlar_optimizer_update(optimizer, 3 * chunk, chunk, 0.1, gpu_stream), "");
+    check_launched(ashlar_optimizer_update(optimizer, 3 * chunk, 0, 0.1, gpu_stream), "");
 }
 
 /* One launch, but for runs of several types, of which each has its own. */
 CASE(each_type_that_is_there_has_its_update) {
-    static const ashlar_dtype types[] = {ASHLAR_BF16, ASHLAR_F64, ASHLAR_BF16, ASHLAR_F32};
-    REQUIRE(open_arena(types, 4, 64));
+    static const ashlar_dtype types[] = {ASHLAR_BF16, ASHLAR_F64, ASHLAR_BF16};
+    REQUIRE(open_arena(types, 3, 64));
     SKIP_IF(create(ASHLAR_OPTIMIZER_SGD, 0) == ASHLAR_ENOTSUP, "no CUDA kernels here");
     (void)launch_log();
     check_launched(ashlar_optimizer_update(

@@ -59,7 +59,7 @@ CASE_WITH(steps_go_on_after_a_skipped_one, open_adamw()) {
         CHECK(ashlar_optimizer_step(optimizer, 0.05, 1, streams[0]) == ASHLAR_OK);
         wait_for(streams[0]);
         if (!is_bad) {
-            reference_step(&r, &opened, turn / 2, 0.05, 1);
+            reference_step(&r, &opened, 0.05, 1);
             check_equal(&r);
         }
         const ashlar_optimizer_state state = state_now();
@@ -148,7 +148,7 @@ static void check_ranges(const size_t *ends, size_t count) {
     reference_open(&r, &config);
     for (int turn = 1; turn <= 2; turn++) {
         step_in_ranges(ends, count, (unsigned)turn);
-        reference_step(&r, &config, turn, 0.05, 1);
+        reference_step(&r, &config, 0.05, 1);
         check_equal(&r);
         check_padding();
     }

@@ -1,5 +1,5 @@
 /*
- * test_batch_split.c - batches split into micro-batches, parts and chunks: every position of every
+ * test_batch_split.c - batches split into shards, micro-batches and parts: every position of every
  * sequence is in one place, with its length beside it.
  */
 #include "tests/check.h"
@@ -30,7 +30,7 @@ static ashlar_batch make_batch(const int32_t *of) {
 
 static int32_t image[WORDS_MAX];
 
-/* Every step of a window's sequence, chunk by chunk; `first` is the window's first step. */
+/* Every step of a window's sequence; `first` is the window's first step. */
 static void check_sequence(const ashlar_batch_split *split, const ashlar_batch_window *w,
                            size_t first, size_t column, size_t sequence) {
     for (size_t t = 0; t < w->steps; t++) {
@@ -38,14 +38,18 @@ static void check_sequence(const ashlar_batch_split *split, const ashlar_batch_w
         CHECK(image[w->inputs + at] == inputs[(first + t) * BATCH + sequence]);
         CHECK(image[w->targets + at] == targets[(first + t) * BATCH + sequence]);
     }
-    for (size_t c = 0; c < split->chunks; c++) {
-        int32_t within = 0;
-        for (size_t t = c * split->chunk; t < (c + 1) * split->chunk && t < split->part; t++) {
-            within += first + t < (size_t)lengths[sequence];
-        }
-        CHECK(image[w->lengths + c * split->count + column] == within);
-        CHECK(image[w->rnn_lengths + c * split->count + column] == (within == 0 ? 1 : within));
+    int32_t within = 0;
+    for (size_t t = 0; t < split->part; t++) {
+        within += first + t < (size_t)lengths[sequence];
     }
+    CHECK(image[w->lengths + column] == within);
+    CHECK(image[w->host_lengths + column] == (within == 0 ? 1 : within));
+}
+
+/* The columns of micro-batch m. */
+static size_t column_of(const ashlar_batch_split_config *c, size_t count, size_t m, size_t i) {
+    const size_t shard = c->first + m / c->pieces, within = m % c->pieces * count + i;
+    return shard + within * c->shards;
 }
 
 static void check_split(const ashlar_batch_split_config *config, const int32_t *of) {
@@ -55,47 +59,36 @@ static void check_split(const ashlar_batch_split_config *config, const int32_t *
     image[split.image + split.extra] = 77;
     ashlar__batch_split_fill(&split, &batch, image);
     CHECK(image[split.image + split.extra] == 77);
+    CHECK_ZU(split.count * config->shards * config->pieces, BATCH);
+    CHECK_ZU(split.micro, config->own * config->pieces);
     size_t tokens = 0, steps = 0;
     for (size_t p = 0; p < split.parts; p++) {
         for (size_t m = 0; m < split.micro; m++) {
             const ashlar_batch_window w = ashlar__batch_split_window(&split, m, p);
             CHECK(w.steps >= 1 && w.steps <= split.part);
             for (size_t b = 0; b < split.count; b++) {
-                check_sequence(&split, &w, p * split.part, b, m * split.count + b);
+                check_sequence(&split, &w, p * split.part, b, column_of(config, split.count, m, b));
             }
             steps += m == 0 ? w.steps : 0;
         }
-        tokens += ashlar__batch_split_tokens(&split, p, lengths, BATCH);
+        tokens += ashlar__batch_split_tokens(&split, p, lengths);
     }
     CHECK_ZU(tokens, batch.tokens);
     CHECK_ZU(steps, batch.steps);
 }
 
-/* Shards are told apart by what the batch has in each place. */
-CASE(shards_of_any_number_of_ranks_are_the_same_columns) {
-    enum { SIX = BATCH, STEPS = 3 };
-    int32_t whole[3][STEPS * BATCH], own[3][STEPS * BATCH];
-    ashlar_batch from = {
-        .inputs = whole[0], .targets = whole[1], .lengths = whole[2], .steps = STEPS};
-    for (int32_t i = 0; i < STEPS * BATCH; i++) {
-        whole[0][i] = i;
-        whole[1][i] = 100 + i;
-        whole[2][i] = 200 + i; /* of which the first BATCH are read */
-    }
-    for (size_t all = 1; all <= SIX; all++) {
-        for (size_t count = 1; SIX % all == 0 && count <= all; count++) {
-            for (size_t first = 0; first + count <= all; first++) {
-                ashlar_batch to = {.inputs = own[0], .targets = own[1], .lengths = own[2]};
-                const size_t each = SIX / all, columns = each * count;
-                ashlar__batch_take_shards(&from, SIX, all, first, count, &to);
-                for (size_t c = 0; c < columns; c++) {
-                    const size_t column = first + c / each + c % each * all;
-                    CHECK(own[2][c] == 200 + (int32_t)column);
-                    for (size_t t = 0; t < STEPS; t++) {
-                        CHECK(own[0][t * columns + c] == (int32_t)(t * SIX + column));
-                        CHECK(own[1][t * columns + c] == 100 + (int32_t)(t * SIX + column));
-                    }
-                }
+/* In every division into shards and micro-batches. */
+static void check_shards(size_t part, const int32_t *of) {
+    for (size_t shards = 1; shards <= BATCH; shards++) {
+        for (size_t pieces = 1; shards * pieces <= BATCH; pieces++) {
+            for (size_t first = 0; BATCH % (shards * pieces) == 0 && first < shards; first++) {
+                check_split(&(ashlar_batch_split_config){.batch = BATCH,
+                                                         .shards = shards,
+                                                         .first = first,
+                                                         .own = 1 + (shards - 1 - first) / 2,
+                                                         .pieces = pieces,
+                                                         .part = part},
+                            of);
             }
         }
     }
@@ -103,13 +96,16 @@ CASE(shards_of_any_number_of_ranks_are_the_same_columns) {
 
 CASE(every_position_is_in_one_place) {
     for (size_t run = 0; run < sizeof RUNS / sizeof RUNS[0]; run++) {
-        for (size_t i = 0; i < 4 * 11 * 11; i++) {
-            const size_t micro[] = {0, 2, 3, 6};
-            const ashlar_batch_split_config config = {
-                .batch = BATCH, .micro = micro[i % 4], .part = i / 4 % 11, .chunk = i / 44};
-            check_split(&config, RUNS[run]);
+        for (size_t part = 0; part < 11; part++) {
+            check_shards(part, RUNS[run]);
         }
     }
+}
+
+CASE(zeros_stand_for_one_shard_and_one_piece) {
+    const ashlar_batch_split_config config = {.batch = BATCH};
+    const ashlar_batch_split split = ashlar__batch_split_make(&config, 3);
+    CHECK(split.micro == 1 && split.count == BATCH && split.parts == 1 && split.part == 3);
 }
 
 RUN_CASES()

@@ -70,7 +70,7 @@ static inline ashlar_rnn_config config_of(const shape *s, const kind *k, ashlar_
         .bias = k->bias,
         .directions = k->directions,
         .projection = k->is_projected ? s->hidden / 2 : 0, /* none of a hidden width of 1 */
-        .dropout = k->dropout,
+        .dropout = s->layers > 1 ? k->dropout : 0,
     };
 }
 
@@ -157,9 +157,11 @@ static inline bool open_problem(problem *p, const shape *s, const kind *k, ashla
     p->state_count = p->layout.pseudo_layers * s->batch * p->layout.state;
     p->cell_count = p->layout.pseudo_layers * s->batch * s->hidden;
     ashlar_rnn_cpu_args *a = &p->args;
-    *a = (ashlar_rnn_cpu_args){
-        .layout = &p->layout, .steps = s->steps, .batch = s->batch, .lengths = s->lengths,
-        .dropout_seed = 77};
+    *a = (ashlar_rnn_cpu_args){.layout = &p->layout,
+                               .steps = s->steps,
+                               .batch = s->batch,
+                               .lengths = s->lengths,
+                               .dropout_seed = 77};
     random_state = 0x9e3779b97f4a7c15u; /* the same numbers for every type of one shape */
     void *const x = tensor(p, p->x_count, 1);
     void *const dy = tensor(p, p->y_count, 1);

@@ -183,46 +183,9 @@ CASE_WITH(logits_that_the_host_reads_are_the_host_s, set_up_memory(SOFT)) {
     give_device_memory();
 }
 
-/* ---- a network, an optimizer, sums ---- */
+/* ---- an optimizer ---- */
 
-static ashlar_network *network;
-
-static ashlar_status run_step(void *args) {
-    return ashlar_network_step(network, args, streams[0]);
-}
-
-static ashlar_status run_predict(void *args) {
-    return ashlar_network_predict(network, args, streams[0]);
-}
-
-CASE_WITH(each_buffer_of_a_network_is_refused_on_the_host, set_up_memory(SOFT)) {
-    const ashlar_network_config config = {
-        .layers = {.input = INPUT, .hidden = HIDDEN, .layers = 1}, .classes = 4, .outputs = 5};
-    ashlar_network_batch b = {.steps = STEPS,
-                              .batch = BATCH,
-                              .lengths = lengths,
-                              .inputs = piece(0),
-                              .targets = piece(1),
-                              .loss = piece(2),
-                              .scale = piece(3),
-                              .outputs = piece(4)};
-    CHECK(ashlar_network_create(allocator, &config, ASHLAR_REGIONS_ALL, streams[0], &network) ==
-          ASHLAR_OK);
-#define N(name) FIELD(ashlar_network_batch, name)
-#define FIELDS(...) ((const field[]){__VA_ARGS__, {0}})
-    check_fields("ashlar_network_step", run_step, &b,
-                 FIELDS(N(inputs), N(targets), N(loss), N(scale), N(outputs)));
-    check_fields("ashlar_network_predict", run_predict, &b, FIELDS(N(inputs), N(outputs)));
-    memcpy(piece(5), lengths, sizeof lengths);
-    b.lengths = piece(5);
-    CHECK_FAILS(run_step(&b), ASHLAR_EINVAL,
-                "ashlar_network_step: lengths is in device memory; the host reads it");
-    CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
-    ashlar_network_destroy(network);
-    give_device_memory();
-}
-
-CASE_WITH(a_rate_and_sums_are_refused_on_the_host, set_up_memory(SOFT)) {
+CASE_WITH(a_rate_is_refused_on_the_host, set_up_memory(SOFT)) {
     static const double rate = 0.1;
     ashlar_arena *arena;
     ashlar_optimizer *optimizer;
@@ -234,10 +197,6 @@ CASE_WITH(a_rate_and_sums_are_refused_on_the_host, set_up_memory(SOFT)) {
     CHECK(ashlar_optimizer_step(optimizer, rate, 1, streams[0]) == ASHLAR_OK);
     CHECK_FAILS(ashlar__optimizer_step_at(optimizer, &rate, 1, 1, streams[0]), ASHLAR_EINVAL,
                 "ashlar_optimizer_step: rate_at, 8 bytes");
-    CHECK(ashlar__sum_queue_add(device, ASHLAR_F32, piece(0), piece(1), 4, streams[0]) ==
-          ASHLAR_OK);
-    CHECK_FAILS(ashlar__sum_queue_add(device, ASHLAR_F32, piece(0), on_host, 4, streams[0]),
-                ASHLAR_EINVAL, "a sum: from, 16 bytes");
     CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
     ashlar_optimizer_destroy(optimizer);
     ashlar_arena_destroy(arena);

@@ -271,10 +271,10 @@ CASE(softmax_sums_to_one_and_follows_the_temperature) {
     draw(logits32, logits, 2 * CLASSES);
     logits32[CLASSES - 1] = 3; /* the largest in the rest after the lanes */
     logits[CLASSES - 1] = 3;
-    ashlar_softmax_args args = {.rows = 2, .classes = CLASSES, .temperature = 0.5,
-                                .logits = logits, .probs = probs};
+    ashlar_softmax_args args = {
+        .rows = 2, .width = CLASSES, .x = logits, .y = probs, .temperature = 0.5};
     ashlar__softmax_f64(&args);
-    args.logits = args.probs = logits32; /* in place */
+    args.x = args.y = logits32; /* in place */
     ashlar__softmax_f32(&args);
     widen(logits32, widened, 2 * CLASSES);
     for (size_t row = 0; row < 2; row++) {
@@ -299,8 +299,7 @@ CASE(rows_shorter_than_the_lanes_work) {
         for (size_t j = 0; j < classes; j++) {
             logits[j] = random_real() - 800; /* the maximum must come from this row */
         }
-        const ashlar_softmax_args args = {.rows = 1, .classes = classes, .temperature = 1,
-                                          .logits = logits, .probs = probs};
+        const ashlar_softmax_args args = {.rows = 1, .width = classes, .x = logits, .y = probs};
         ashlar__softmax_f64(&args);
         for (size_t j = 0; j < classes; j++) {
             sum += probs[j];

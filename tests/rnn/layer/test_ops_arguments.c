@@ -42,13 +42,13 @@ static bool open_ops(void) {
     static ashlar_status run_##op(const ashlar_ops *of, const void *args) {     \
         return ashlar_##op(of, (const ashlar_##kind##_args *)args, streams[0]); \
     }
-ASHLAR_OPS_MAP(RUN)
+ASHLAR_OPS_PUBLIC_MAP(RUN)
 
 /* Each buffer in turn NULL, then the host's; each size 0. */
 static void check_arguments(const operation *o) {
     static double on_host[4];
     void *const host = on_host;
-    char args[128], text[64];
+    char args[256], text[64];
     for (size_t i = 0; i < FIELDS_MAX && o->fields[i].name != NULL; i++) {
         memcpy(args, o->args, o->bytes);
         memset(args + o->fields[i].offset, 0, sizeof(void *));
@@ -83,11 +83,12 @@ CASE_WITH(each_buffer_that_is_missing_or_the_hosts_is_named, open_ops()) {
     memset(from, 0, BUFFERS * NUMBERS * sizeof(double));
     const ashlar_embedding_args embedding = {1, 1, ints, 1, 1, ints, from, to, from, to};
     const ashlar_linear_args linear = {1, 1, 1, from, from, from, to, from, to, more, extra};
-    const ashlar_cross_entropy_args entropy = {1,    1,  ints, 1,    from, ints, 0,
-                                               NULL, to, from, more, loss, extra};
-    const ashlar_squared_error_args squares = {1, 1,  ints, 1,    from, from,
-                                               0, to, from, more, loss, extra};
-    const ashlar_columns_args columns = {1, 1, from, 1, to, 1};
+    const ashlar_cross_entropy_args entropy = {1,  1,    ints, 1,    from,  ints, 0,    NULL,
+                                               to, from, more, loss, extra, from, from, 0, 0};
+    const ashlar_squared_error_args squares = {
+        1, 1,    ints, 1, from, from, 0, to, from, more, loss, extra, ASHLAR_ELEMENT_SQUARED,
+        0, from, NULL, 0};
+    const ashlar_columns_args columns = {1, 1, from, 1, to, 1, false};
     const ashlar_argmax_args argmax = {1, 1, from, ints};
 #define E(name, use) FIELD(ashlar_embedding_args, name, use)
 #define L(name, use) FIELD(ashlar_linear_args, name, use)
@@ -127,14 +128,16 @@ CASE_WITH(each_buffer_that_is_missing_or_the_hosts_is_named, open_ops()) {
          &entropy,
          sizeof entropy,
          {X(lengths, USED), X(logits, NEEDED), X(targets, NEEDED), X(weight_at, USED),
-          X(dlogits, USED), X(scale, USED), X(work, UNUSED), X(loss, NEEDED), X(losses, USED)},
+          X(dlogits, USED), X(scale, USED), X(work, UNUSED), X(loss, NEEDED), X(losses, USED),
+          X(class_weights, USED), X(position_weights, USED)},
          {0, 8, 24}},
         {"squared_error",
          run_squared_error,
          &squares,
          sizeof squares,
          {S(lengths, USED), S(outputs, NEEDED), S(targets, NEEDED), S(doutputs, USED),
-          S(scale, USED), S(work, UNUSED), S(loss, NEEDED), S(losses, USED)},
+          S(scale, USED), S(work, UNUSED), S(loss, NEEDED), S(losses, USED), S(mask, USED),
+          S(weight_at, USED)},
          {0, 8, 24}},
         {"copy_columns",
          run_copy_columns,
@@ -155,6 +158,14 @@ CASE_WITH(each_buffer_that_is_missing_or_the_hosts_is_named, open_ops()) {
     ashlar_columns_args huge = columns;
     huge.rows = SIZE_MAX / 2;
     CHECK_FAILS(run_copy_columns(ops, &huge), ASHLAR_EINVAL, "ashlar_copy_columns: from, ");
+    ashlar_cross_entropy_args smooth = entropy;
+    smooth.smoothing = 1.5;
+    CHECK_FAILS(run_cross_entropy(ops, &smooth), ASHLAR_EINVAL, "smoothing is not in 0..1");
+    ashlar_squared_error_args huber = squares;
+    huber.kind = ASHLAR_ELEMENT_HUBER;
+    CHECK_FAILS(run_squared_error(ops, &huber), ASHLAR_EINVAL, "kind or delta");
+    huber.kind = ASHLAR_ELEMENT_LOSS_COUNT;
+    CHECK_FAILS(run_squared_error(ops, &huber), ASHLAR_EINVAL, "kind or delta");
     give(from);
 }
 

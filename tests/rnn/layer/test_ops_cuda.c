@@ -141,6 +141,49 @@ static ashlar_status err(const buffers *b) {
     return ashlar_squared_error(ops, &args, gpu_stream);
 }
 
+static ashlar_status lose_smoothly(const buffers *b) {
+    ashlar_cross_entropy_args args = loss_args(b);
+    args.smoothing = 0.5;
+    return ashlar_cross_entropy(ops, &args, gpu_stream);
+}
+
+/* The mean over what lengths leave, which must be counted. */
+static ashlar_status lose_elements(const buffers *b) {
+    const ashlar_squared_error_args args = {.steps = STEPS,
+                                            .batch = BATCH,
+                                            .lengths = b->ints,
+                                            .width = WIDTH,
+                                            .outputs = b->reals[0],
+                                            .targets = b->reals[0],
+                                            .work = b->reals[2],
+                                            .loss = b->loss,
+                                            .kind = ASHLAR_ELEMENT_BINARY};
+    return ashlar_squared_error(ops, &args, gpu_stream);
+}
+
+#define UNCHECKED(op, kind, ...)                         \
+    static ashlar_status run_##op(const buffers *b) {    \
+        const ashlar_##kind##_args args = {__VA_ARGS__}; \
+        return ashlar__ops_##op(ops, &args, gpu_stream); \
+    }
+#define RUN_ROWS .rows = ROWS, .width = WIDTH
+#define RUN_GRID .steps = STEPS, .batch = BATCH, .width = WIDTH
+UNCHECKED(map, map, .count = ROWS * WIDTH, .a = b->reals[0], .out = b->reals[1])
+UNCHECKED(scale_rows, scale_rows, RUN_ROWS, .a = b->reals[0], .out = b->reals[1])
+UNCHECKED(row_products, row_products, RUN_ROWS, .a = b->reals[0], .b = b->reals[0],
+          .out = b->reals[1])
+UNCHECKED(softmax, softmax, RUN_ROWS, .x = b->reals[0], .y = b->reals[1])
+UNCHECKED(softmax_back, softmax_back, RUN_ROWS, .y = b->reals[0], .dy = b->reals[0],
+          .dx = b->reals[1])
+UNCHECKED(drop, drop, RUN_GRID, .a = b->reals[0], .out = b->reals[1])
+UNCHECKED(pool, pool, RUN_GRID, .x = b->reals[0], .y = b->reals[1])
+UNCHECKED(pool_back, pool_back, RUN_GRID, .x = b->reals[0], .y = b->reals[0], .dy = b->reals[0],
+          .dx = b->reals[1])
+UNCHECKED(swap, swap, .outer = STEPS, .inner = BATCH, .width = WIDTH, .from = b->reals[0],
+          .to = b->reals[1])
+UNCHECKED(clip_lengths, clip_lengths, .batch = BATCH, .steps = STEPS, .lengths = b->ints,
+          .out = b->ints)
+
 static ashlar_status copy_columns(const buffers *b) {
     const ashlar_columns_args args = {.rows = ROWS,
                                       .width = WIDTH,
@@ -169,12 +212,28 @@ static const struct {
     {multiply_back, "ashlar_kernel_bias_backward_f16<<<1, 128>>> ", 3},
     {lose, "ashlar_kernel_cross_entropy_f16<<<6, 128>>> ashlar_kernel_loss_sum<<<1, 128>>> ", 0},
     {lose_mean,
-     "ashlar_kernel_loss_count<<<1, 128>>> ashlar_kernel_cross_entropy_f16<<<6, 128>>> "
+     "ashlar_kernel_loss_count_f16<<<1, 128>>> ashlar_kernel_cross_entropy_f16<<<6, 128>>> "
      "ashlar_kernel_loss_sum<<<1, 128>>> ",
      0},
     {err, "ashlar_kernel_squared_error_f16<<<6, 128>>> ashlar_kernel_loss_sum<<<1, 128>>> ", 0},
     {copy_columns, "ashlar_kernel_copy_columns_f16<<<1, 128>>> ", 0},
     {label, "ashlar_kernel_argmax_f16<<<6, 128>>> ", 0},
+    {lose_smoothly,
+     "ashlar_kernel_cross_entropy_smooth_f16<<<6, 128>>> ashlar_kernel_loss_sum<<<1, 128>>> ", 0},
+    {lose_elements,
+     "ashlar_kernel_loss_count_f16<<<1, 128>>> ashlar_kernel_element_loss_f16<<<6, 128>>> "
+     "ashlar_kernel_loss_sum<<<1, 128>>> ",
+     0},
+    {run_map, "ashlar_kernel_map_f16<<<1, 128>>> ", 0},
+    {run_scale_rows, "ashlar_kernel_scale_rows_f16<<<1, 128>>> ", 0},
+    {run_row_products, "ashlar_kernel_row_products_f16<<<6, 128>>> ", 0},
+    {run_softmax, "ashlar_kernel_softmax_f16<<<6, 128>>> ", 0},
+    {run_softmax_back, "ashlar_kernel_softmax_back_f16<<<6, 128>>> ", 0},
+    {run_drop, "ashlar_kernel_drop_f16<<<1, 128>>> ", 0},
+    {run_pool, "ashlar_kernel_pool_f16<<<1, 128>>> ", 0},
+    {run_pool_back, "ashlar_kernel_pool_back_f16<<<1, 128>>> ", 0},
+    {run_swap, "ashlar_kernel_swap_f16<<<1, 128>>> ", 0},
+    {run_clip_lengths, "ashlar_kernel_clip_lengths<<<1, 128>>> ", 0},
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 

@@ -7,6 +7,7 @@
 #include "tests/rnn/layer/rnn_fixture.h"
 #include "tests/strict.h"
 
+#include "allocator/soft/soft_state.h"
 #include "rnn/layer/backend.h"
 #include "rnn/layer/rnn_cpu.h"
 #include "allocator/base/random.h"
@@ -247,6 +248,45 @@ CASE_WITH(a_back_end_without_it_runs_all_sequences_to_the_end,
 
 /* ---- refusals ---- */
 
+typedef ashlar_status pass_call(const ashlar_rnn *, const ashlar_rnn_batch *,
+                                const ashlar_rnn_buffers *, ashlar_stream);
+
+/* A pass on a reserve that is not ready for it loses the device. */
+static void mend_device(void) {
+    ashlar__soft_state.devices[0].fault = CU_SUCCESS;
+}
+
+/* Passes that letters name: forward, data, weights. `bad`: what is wrong with the last; or NULL. */
+static void check_spent(const char *passes, const char *bad) {
+    static pass_call *const calls[] = {['f' - 'd'] = ashlar_rnn_forward,
+                                       [0] = ashlar_rnn_backward_data,
+                                       ['w' - 'd'] = ashlar_rnn_backward_weights};
+    const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
+    tensors t;
+    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+    open_tensors(&t, true);
+    for (; *passes != '\0'; passes++) {
+        CHECK(ashlar_stream_synchronize(device, streams[1]) == ASHLAR_OK);
+        const ashlar_status status = calls[*passes - 'd'](rnn, &batch, &t.all, streams[1]);
+        CHECK(status == ASHLAR_OK || (bad != NULL && passes[1] == '\0'));
+    }
+    if (bad != NULL) {
+        CHECK_FAILS(ashlar_stream_synchronize(device, streams[1]), ASHLAR_EDRIVER, bad);
+        mend_device();
+    }
+    wait_for(streams[1]);
+    give(t.memory);
+    finish();
+}
+
+CASE(a_reserve_serves_one_backward) {
+    check_spent("fdwwfdw", NULL);
+    check_spent("fdd", "backward_data of a reserve that is spent");
+    check_spent("fdwd", "backward_data of a reserve that is spent");
+    check_spent("d", "that no forward has filled");
+    check_spent("fw", "on which backward_data has not run");
+}
+
 static void check_batch_refused(size_t steps, size_t batch, const int32_t *lengths,
                                 const ashlar_rnn_buffers *buffers, const char *message) {
     const ashlar_rnn_batch shape = {.steps = steps, .batch = batch, .lengths = lengths};
@@ -327,6 +367,7 @@ CASE(buffers_that_are_missing_or_the_hosts_are_refused) {
                            calls[pass], fields[i / 2].name);
             CHECK(status == ((by >> pass & 1) != 0 ? ASHLAR_EINVAL : ASHLAR_OK));
             CHECK(status == ASHLAR_OK || strstr(ashlar_error_detail(), text) != NULL);
+            mend_device(); /* what follows a pass that was refused is one too many */
         }
         wait_for(streams[1]);
     }

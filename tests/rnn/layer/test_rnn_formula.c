@@ -7,6 +7,7 @@
  */
 #include "tests/rnn/layer/rnn_cpu_fixture.h"
 
+#include "rnn/layer/dropout.h"
 #include "rnn/layer/rnn_cpu.h"
 #include "tests/check.h"
 #include "tests/rnn/product/set_fixture.h"

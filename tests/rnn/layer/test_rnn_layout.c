@@ -117,6 +117,7 @@ CASE(what_cannot_be_is_refused_by_name) {
         {{GOOD, .dropout = 1}, "dropout"},
         {{GOOD, .dropout = (double)NAN}, "dropout"},
         {{GOOD, .dropout = (double)INFINITY}, "dropout"},
+        {{.input = 2, .hidden = 2, .layers = 1, .dropout = 0.1}, "ashlar_model_dropout()"},
         {{.hidden = 2, .layers = 2}, "input 0"},
         {{.input = 2, .layers = 2}, "hidden 0"},
         {{.input = 2, .hidden = 2}, "layers 0"},

@@ -2,32 +2,33 @@
  * test_text_sampler.c - drawing text symbol by symbol, against one long forward pass in double
  * precision and the same random numbers.
  */
-#include "tests/rnn/model/model_reference.h"
+#include "tests/rnn/model/sampled_fixture.h"
+
+#include <math.h>
 
 #include "arena/compute/convert.h"
-#include "rnn/layer/backend.h"
-#include "rnn/layer/rnn_cpu.h"
-#include "rnn/model/text_sampler.h"
+#include "rnn/engine/engine.h"
+#include "rnn/layer/ops.h"
 
 static ashlar_text_sampler *sampler;
 
-enum { DRAWN = 60 };
+enum { DRAWN = 60, HISTORY = 1 + DRAWN + 8 };
 
-/* With another back end than the CPU's, the sampler has no decoder. */
-static ashlar_rnn_backend other;
-static bool has_no_decoder;
+static float *parameters(void) {
+    return ashlar_arena_region(ashlar_model_arena(sampled.model), ASHLAR_REGION_PARAMETERS);
+}
 
 /* Weights large enough that what was read before matters. */
 static bool open_lively_model(const char *spec) {
-    if (!open_model(spec, 1)) {
+    if (!open_model(spec) ||
+        ashlar_model_init(sampled.model, ASHLAR_INIT_ASHLAR, 3, streams[1]) != ASHLAR_OK ||
+        ashlar_stream_synchronize(device, streams[1]) != ASHLAR_OK) {
         return false;
     }
-    if (has_no_decoder) {
-        other = ashlar__rnn_backend_cpu;
-        model->rnn->backend = &other;
-    }
-    for (size_t i = 0; i < region_count(); i++) {
-        region_of(ASHLAR_REGION_PARAMETERS)[i] *= 6;
+    const size_t bytes =
+        ashlar_arena_region_bytes(ashlar_model_arena(sampled.model), ASHLAR_REGION_PARAMETERS);
+    for (size_t i = 0; i < bytes / sizeof(float); i++) {
+        parameters()[i] *= 6;
     }
     return true;
 }
@@ -35,7 +36,7 @@ static bool open_lively_model(const char *spec) {
 static ashlar_status create_sampler(double temperature, uint64_t seed) {
     const ashlar_text_sampler_config config = {.sampling = {.temperature = temperature, .top_p = 1},
                                                .seed = seed};
-    return ashlar__text_sampler_create(model, &config, &sampler);
+    return ashlar__text_sampler_create(&sampled, &config, &sampler);
 }
 
 static void close_sampler(void) {
@@ -58,28 +59,56 @@ static void draw(int32_t *symbols, size_t count) {
 
 /* ---- the reference ---- */
 
+/* The same model in double precision, and the memory of a batch for it. */
+static ashlar_model *reference;
+
+static struct {
+    int32_t tokens[HISTORY];
+    double logits[HISTORY * CLASSES];
+} * run;
+
+static void open_reference(void) {
+    const ashlar_arena *from = ashlar_model_arena(sampled.model), *to;
+    ashlar_text_model_config config = model_config;
+    config.dtype = ASHLAR_F64;
+    REQUIRE(ashlar__text_model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE,
+                                      &reference) == ASHLAR_OK);
+    wait_for(streams[1]);
+    to = ashlar_model_arena(reference);
+    for (size_t i = 0; i < ashlar_arena_tensor_count(to); i++) {
+        ashlar_tensor_info info;
+        const float *source = ashlar_arena_view(from, ASHLAR_REGION_PARAMETERS, i);
+        double *values = ashlar_arena_view(to, ASHLAR_REGION_PARAMETERS, i);
+        ashlar_arena_tensor(to, i, &info);
+        for (size_t k = 0; k < info.elements; k++) {
+            values[k] = (double)source[k];
+        }
+    }
+    run = (void *)take(sizeof *run, streams[1]);
+}
+
+static void close_reference(void) {
+    CHECK(ashlar_free(allocator, run) == ASHLAR_OK);
+    ashlar_model_destroy(reference);
+}
+
 /* The distribution of what follows `count` symbols, all of them read from the beginning. */
 static void distribution_after(const int32_t *history, size_t count, double temperature,
                                double *probabilities) {
-    reference r;
-    reference_step s;
-    made_batch made;
-    make_batch(&made, count, 1, &(int32_t){(int32_t)count});
-    memcpy(made.inputs, history, count * sizeof history[0]);
-    open_reference(&r);
-    reference_arguments(&r, &made, &s);
-    s.layout.config.dropout = 0; /* it has a reserve, as in training */
-    ashlar__embedding_forward_f64(&s.embedding);
-    ashlar__rnn_loops_of(ASHLAR_F64)->passes[ASHLAR_RNN_FORWARD](&s.rnn);
-    ashlar__linear_forward_f64(&s.linear);
+    const ashlar_model_batch batch = {.batch = 1,
+                                      .steps = count,
+                                      .inputs = (const void *[]){run->tokens, NULL},
+                                      .outputs = (void *[]){run->logits}};
+    wait_for(streams[1]);
+    memcpy(run->tokens, history, count * sizeof history[0]);
+    CHECK(ashlar_model_run(reference, ASHLAR_WALK_PREDICT, &batch, streams[1]) == ASHLAR_OK);
+    wait_for(streams[1]);
     const ashlar_softmax_args softmax = {.rows = 1,
-                                         .classes = CLASSES,
+                                         .width = CLASSES,
                                          .temperature = temperature,
-                                         .logits = (double *)s.linear.y + (count - 1) * CLASSES,
-                                         .probs = probabilities};
+                                         .x = run->logits + (count - 1) * CLASSES,
+                                         .y = probabilities};
     ashlar__softmax_f64(&softmax);
-    close_reference_step(&s);
-    close_reference(&r);
 }
 
 /*
@@ -99,7 +128,7 @@ static int32_t choose(const double *probabilities, ashlar_random *random) {
 static void check_text(double temperature, const int32_t *prime, size_t prime_count) {
     REQUIRE(open_lively_model("memory=64MiB"));
     REQUIRE(open_sampler(temperature, 9));
-    int32_t drawn[DRAWN], history[1 + DRAWN + 8] = {ASHLAR_BATCHER_MARK};
+    int32_t drawn[DRAWN], history[HISTORY] = {ASHLAR_BATCHER_MARK};
     size_t count = 1;
     ashlar_random random;
     ashlar__random_init(&random, 9);
@@ -108,12 +137,14 @@ static void check_text(double temperature, const int32_t *prime, size_t prime_co
         history[count++] = prime[i];
     }
     draw(drawn, DRAWN);
+    open_reference();
     for (size_t i = 0; i < DRAWN; i++) {
         double probabilities[CLASSES];
         distribution_after(history, count, temperature, probabilities);
         CHECK(drawn[i] == choose(probabilities, &random));
         history[count++] = drawn[i];
     }
+    close_reference();
     close_sampler();
 }
 
@@ -132,13 +163,6 @@ CASE(so_it_does_with_every_cell) {
     }
 }
 
-CASE(so_it_does_operation_by_operation_as_on_a_gpu) {
-    has_no_decoder = true;
-    check_text(1, (const int32_t[]){4, 10, 0}, 3);
-    model_config.cell = ASHLAR_RNN_GRU;
-    check_text(0.6, NULL, 0);
-}
-
 /* ---- several texts ---- */
 
 enum { TEXTS = 5 };
@@ -155,7 +179,7 @@ static void check_texts(void) {
     REQUIRE(open_lively_model("memory=64MiB"));
     const ashlar_text_sampler_config config = {
         .sampling = {.temperature = 1, .top_p = 1}, .seed = 9, .count = TEXTS};
-    REQUIRE(ashlar__text_sampler_create(model, &config, &sampler) == ASHLAR_OK);
+    REQUIRE(ashlar__text_sampler_create(&sampled, &config, &sampler) == ASHLAR_OK);
     CHECK(ashlar__text_sampler_read(sampler, 5) == ASHLAR_OK);
     for (size_t k = 0; k < DRAWN; k++) {
         REQUIRE(ashlar__text_sampler_next(sampler, together) == ASHLAR_OK);
@@ -174,26 +198,22 @@ CASE(texts_that_are_drawn_together_are_those_drawn_alone) {
     }
 }
 
-/* Of other rounding, which these texts do not notice. */
-CASE(operation_by_operation_too) {
-    has_no_decoder = true;
-    check_texts();
-}
-
 CASE_WITH(a_draw_that_fails_in_one_text_fails_in_all, open_lively_model("memory=64MiB")) {
     const ashlar_text_sampler_config config = {
         .sampling = {.temperature = 1, .top_p = 1}, .seed = 9, .count = TEXTS};
     int32_t symbols[TEXTS] = {77};
-    ((float *)model->parameters.bias)[CLASSES - 1] = NAN;
-    REQUIRE(ashlar__text_sampler_create(model, &config, &sampler) == ASHLAR_OK &&
+    size_t count;
+    weights_of("linear.bias", &count)[CLASSES - 1] = NAN;
+    REQUIRE(ashlar__text_sampler_create(&sampled, &config, &sampler) == ASHLAR_OK &&
             check_at_end(close_sampler));
     CHECK_FAILS(ashlar__text_sampler_next(sampler, symbols), ASHLAR_EFORMAT,
                 "weights are no numbers");
     CHECK(symbols[0] == 77);
 }
 
-/* Round the elements of a matrix in the model's parameters. */
-static void round_matrix(float *values, size_t count) {
+static void round_matrix(const char *name) {
+    size_t count;
+    float *values = weights_of(name, &count);
     for (size_t i = 0; i < count; i++) {
         values[i] = ashlar__float_from_bf16(ashlar__bf16_from_float(values[i]));
     }
@@ -202,44 +222,43 @@ static void round_matrix(float *values, size_t count) {
 static bool open_bf16_sampler(bool is_bf16) {
     const ashlar_text_sampler_config config = {
         .sampling = {.temperature = 1, .top_p = 1}, .seed = 9, .is_bf16 = is_bf16};
-    return ashlar__text_sampler_create(model, &config, &sampler) == ASHLAR_OK &&
+    return ashlar__text_sampler_create(&sampled, &config, &sampler) == ASHLAR_OK &&
            check_at_end(close_sampler);
 }
 
 CASE(a_text_in_bf16_is_that_of_rounded_matrices) {
-    static const ashlar_rnn_tensor matrices[] = {ASHLAR_RNN_W, ASHLAR_RNN_R};
+    static const char *const matrices[] = {"lstm.weight_ih_l0", "lstm.weight_hh_l0",
+                                           "lstm.weight_ih_l1", "lstm.weight_hh_l1",
+                                           "linear.weight"};
     int32_t texts[2][DRAWN];
     REQUIRE(open_lively_model("memory=64MiB") && open_bf16_sampler(true));
     draw(texts[0], DRAWN);
     close_sampler();
     REQUIRE(open_lively_model("memory=64MiB"));
-    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
-    for (size_t i = 0; i < 2 * layout->config.layers; i++) {
-        const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, i / 2, matrices[i % 2]);
-        round_matrix((float *)model->parameters.stack + view.offset, view.rows * view.cols);
+    for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++) {
+        round_matrix(matrices[i]);
     }
-    round_matrix(model->parameters.weight, CLASSES * layout->output);
     REQUIRE(open_bf16_sampler(false));
     draw(texts[1], DRAWN);
     CHECK(memcmp(texts[0], texts[1], sizeof texts[0]) == 0);
 }
 
-CASE(only_a_decoder_reads_bf16) {
-    has_no_decoder = true;
-    REQUIRE(open_lively_model("memory=64MiB"));
+CASE(a_model_in_fp64_is_not_read_as_bf16) {
+    model_config.dtype = ASHLAR_F64;
+    REQUIRE(open_model("memory=64MiB"));
     const ashlar_text_sampler_config config = {.sampling = {.temperature = 1, .top_p = 1},
                                                .is_bf16 = true};
     sampler = NULL;
-    CHECK_FAILS(ashlar__text_sampler_create(model, &config, &sampler), ASHLAR_EINVAL, "--bf16");
+    CHECK_FAILS(ashlar__text_sampler_create(&sampled, &config, &sampler), ASHLAR_EINVAL, "--bf16");
     CHECK(sampler == NULL);
-    close_model();
+    CHECK(ashlar__model_prepare(sampled.model, true, streams[1]) == ASHLAR_EINVAL);
 }
 
 CASE_WITH(more_texts_than_can_be_addressed_are_refused, open_lively_model("memory=64MiB")) {
     const ashlar_text_sampler_config config = {.sampling = {.temperature = 1, .top_p = 1},
                                                .count = SIZE_MAX / 64};
     sampler = NULL;
-    CHECK_FAILS(ashlar__text_sampler_create(model, &config, &sampler), ASHLAR_EOVERFLOW, "texts");
+    CHECK_FAILS(ashlar__text_sampler_create(&sampled, &config, &sampler), ASHLAR_EOVERFLOW, "");
     CHECK(sampler == NULL);
 }
 
@@ -255,7 +274,7 @@ CASE(the_choice_is_the_one_that_was_configured) {
     for (size_t i = 0; i < 4; i++) {
         const ashlar_text_sampler_config config = {.sampling = samplings[i], .seed = 9 + i};
         REQUIRE(open_lively_model("memory=64MiB"));
-        REQUIRE(ashlar__text_sampler_create(model, &config, &sampler) == ASHLAR_OK);
+        REQUIRE(ashlar__text_sampler_create(&sampled, &config, &sampler) == ASHLAR_OK);
         draw(texts[i], DRAWN);
         close_sampler();
     }
@@ -284,17 +303,9 @@ static void check_failing_draw(const int *calls, const size_t *failures, size_t 
 }
 
 CASE(a_draw_that_fails_says_so_and_writes_no_symbol) {
-    static const int calls[] = {
-        ASHLAR_DRIVER_FN_launch_host_func, ASHLAR_DRIVER_FN_stream_synchronize,
-        ASHLAR_DRIVER_FN_memcpy_dtoh_async, ASHLAR_DRIVER_FN_memcpy_htod_async};
-    check_failing_draw(calls, (const size_t[]){1, 1}, 2);
-    has_no_decoder = true;
-    check_failing_draw(calls, (const size_t[]){3, 1, 1, 1}, 4);
+    static const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func,
+                                ASHLAR_DRIVER_FN_stream_synchronize};
+    check_failing_draw(calls, (const size_t[]){3, 1}, 2);
 }
 
-static void as_usual(void) {
-    usual_model();
-    has_no_decoder = false;
-}
-
-RUN_CASES_AFTER(check_each = as_usual)
+RUN_CASES_AFTER(check_each = usual_model)

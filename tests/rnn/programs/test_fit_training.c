@@ -13,19 +13,16 @@
 #include "allocator/base/random.h"
 #include "allocator/soft/soft.h"
 #include "rnn/programs/train_program.h"
-#include "rnn/train/tasks.h"
 
 enum {
     RECORDS = 40,
     RECORD_BYTES = 900,
-    SENTENCES = 60,
-    WORDS = 24,
     ARGUMENTS_MAX = 48,
     STEPS = 2
 };
 #define MIB ((size_t)1 << 20)
 
-static char text_path[64], tags_path[64];
+static char text_path[64];
 static ashlar_random random_state;
 
 static size_t draw(size_t low, size_t high) {
@@ -40,12 +37,11 @@ static FILE *open_temporary(char path[static 64]) {
 
 static void remove_data(void) {
     (void)unlink(text_path);
-    (void)unlink(tags_path);
 }
 
 static bool write_data(void) {
-    FILE *text = open_temporary(text_path), *tags = open_temporary(tags_path);
-    if (text == NULL || tags == NULL) {
+    FILE *text = open_temporary(text_path);
+    if (text == NULL) {
         return false;
     }
     for (int i = 0; i < RECORDS; i++) {
@@ -54,14 +50,7 @@ static bool write_data(void) {
         }
         fputs("\n%\n", text);
     }
-    for (int i = 0; i < SENTENCES; i++) {
-        for (size_t left = draw(1, WORDS); left > 0; left--) {
-            fprintf(tags, "%c%c\t%c\n", (int)draw('a', 'e'), (int)draw('a', 'e'),
-                    (int)draw('A', 'C'));
-        }
-        fputc('\n', tags);
-    }
-    return fclose(text) == 0 && fclose(tags) == 0 && check_at_end(remove_data);
+    return fclose(text) == 0 && check_at_end(remove_data);
 }
 
 /* ---- a command line, as a user might write it ---- */
@@ -102,25 +91,15 @@ static void draw_text(void) {
     say_count("stride", draw(0, 1) * draw(2, 8));
 }
 
-static void draw_tagger(void) {
-    say("data", tags_path);
-    say("model", "tagger");
-    say("vary", ONE_OF("batch", "hidden"));
-    say_count("batch", draw(2, 12));
-    say_count("char-embedding", draw(4, 24));
-    say_count("char-hidden", draw(4, 24));
-    say_flag("unidirectional", draw(0, 1) == 0);
-    say_flag("feed-labels", draw(0, 3) == 0);
-}
-
 static void draw_command(void) {
     word_count = 1;
-    (draw(0, 3) == 0 ? draw_tagger : draw_text)();
+    draw_text();
     say("cell", ONE_OF("lstm", "gru", "tanh", "relu"));
-    say_count("layers", draw(1, 3));
+    const size_t layers = draw(1, 3);
+    say_count("layers", layers);
     say_count("hidden", draw(8, 96));
     say_count("embedding", draw(4, 48));
-    say("dropout", ONE_OF("0", "0.5"));
+    say("dropout", layers == 1 ? "0" : ONE_OF("0", "0.5"));
     say("optimizer", ONE_OF("sgd", "adam", "adamw", "adagrad", "rmsprop"));
     say_count("buckets", draw(0, 2));
     say_flag("no-plan", draw(0, 4) == 0);
@@ -150,25 +129,14 @@ static ashlar_status read_command(ashlar_train_command *c) {
 /* ---- the training itself ---- */
 
 static ashlar_status train_on(ashlar_device *device, const ashlar_train_command *c) {
-    ashlar_tagger_corpus_config words_of = c->tags.corpus;
-    ashlar_task_tagger_config tags_of = c->tags.tags;
-    ashlar_tagger_corpus *tags = NULL;
     ashlar_corpus *text = NULL;
-    ashlar_task *task = NULL;
     ashlar_trainer *trainer = NULL;
     ashlar_train_report report;
-    words_of.max_words = c->train.max_length;
-    tags_of.label_embedding = c->tags.feeds_labels ? c->tags.label_embedding : 0;
-    ashlar_status status =
-        c->is_tagger ? ashlar__tagger_corpus_open(c->data.items, c->data.count, &words_of, &tags)
-                     : ashlar__corpus_open(c->data.items, c->data.count, &text);
-    ASHLAR_THEN(status, c->is_tagger ? ashlar__task_tagger_create(tags, &c->train, &tags_of, &task)
-                                     : ashlar__task_text_create(text, &c->train, &task));
-    ASHLAR_THEN(status, ashlar__trainer_create(device, task, &c->train, &trainer));
+    ashlar_status status = ashlar__corpus_open(c->data.items, c->data.count, &text);
+    ASHLAR_THEN(status, ashlar__trainer_create(device, text, &c->train, &trainer));
     ASHLAR_THEN(status, ashlar__trainer_run(trainer, NULL, NULL, &report));
     ashlar__trainer_destroy(trainer);
     ashlar__corpus_destroy(text);
-    ashlar__tagger_corpus_destroy(tags);
     return status;
 }
 

@@ -1,7 +1,7 @@
 /*
  * test_program.c - what both programs share: the choice of the device, the words on stderr.
  */
-#include "tests/rnn/model/model_fixture.h"
+#include "tests/allocator/core/allocator_fixture.h"
 
 #include <fcntl.h>
 #include <signal.h>

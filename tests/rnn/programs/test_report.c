@@ -10,7 +10,6 @@
 
 #include "rnn/product/blas.h"
 #include "rnn/programs/train_program.h"
-#include "rnn/train/task_options.h"
 
 static const ashlar_train_config config = {
     .steps = 505,
@@ -20,15 +19,11 @@ static const ashlar_train_config config = {
                   .clip_norm = 0.375},
     .seed = 18446744073709551615u,
     .buckets = 506,
+    .layers = 507,
 };
 
-/* The options of a task are its own matter: the report has it add them. */
-static void list_options(const ashlar_task *task, ashlar_metadata *metadata) {
-    ashlar__metadata_add_count(metadata, "ashlar.sequences_of_the_task", task->sequences);
-}
-
-static const ashlar_task_table task_table = {.list_options = list_options};
-static const ashlar_task task = {.table = &task_table, .sequences = 501};
+static const ashlar_evaluation evaluation = {
+    .records = 681, .symbols = 682, .loss = 6.75, .bits_per_byte = 8.5, .management_calls = 683};
 
 static const ashlar_warmup_range buckets[] = {{.first_length = 1,
                                                .last_length = 250,
@@ -52,6 +47,8 @@ static ashlar_train_report a_report(void) {
         .warmed_count = 1,
         .lengths_distinct = 604,
         .sequences = 605,
+        .bptt = 608,
+        .recompute = 609,
         .tokens = 606000,
         .epochs = 6.25,
         .loss_first = 5.5451,
@@ -179,7 +176,7 @@ CASE(the_words_tell_of_the_plan) {
 static bool written(const ashlar_train_report *r) {
     ashlar_json_writer w;
     ashlar__json_writer_init(&w, 2);
-    ashlar__report_put(&w, &task, &config, r);
+    ashlar__report_put(&w, &config, r, &evaluation);
     ashlar__json_close_object(&w);
     CHECK(ashlar__json_writer_end(&w, path) == ASHLAR_OK);
     return read_document();
@@ -202,6 +199,11 @@ CASE(the_json_holds_every_number_of_the_training) {
     check_uint(document, "sequences", 605);
     check_uint(document, "lengths_distinct", 604);
     check_uint(document, "max_length", 603);
+    check_uint(document, "held_out_records", 681);
+    check_uint(document, "held_out_symbols", 682);
+    check_real(document, "held_out_loss", 6.75);
+    check_real(document, "held_out_bits_per_byte", 8.5);
+    check_uint(document, "held_out_driver_calls", 683);
 }
 
 static void check_bool(const ashlar_json *object, const char *key, bool want) {
@@ -277,7 +279,10 @@ CASE(the_json_holds_the_configuration) {
     REQUIRE(written(&r));
     const ashlar_json *c = json_member(document, "config");
     REQUIRE(c != NULL);
-    check_uint(c, "sequences_of_the_task", 501);
+    check_uint(c, "layers", 507);
+    check_uint(c, "bptt", 608);
+    check_uint(c, "recompute", 609);
+    check_text(c, "cell", "lstm");
     check_real(c, "learning_rate", 0.0625);
     check_real(c, "weight_decay", 0.125);
     check_real(c, "clip_norm", 0.375);

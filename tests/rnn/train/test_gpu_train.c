@@ -8,8 +8,6 @@
 
 #include <ashlar/model.h>
 
-#include "rnn/model/text_sampler.h"
-#include "rnn/train/tasks.h"
 #include "rnn/train/train.h"
 #include "tests/cuda/fake_cudnn.h"
 
@@ -62,9 +60,9 @@ static void show(void *context, const ashlar_train_progress *progress) {
 
 static void sample(ashlar_trainer *trainer, result *r) {
     const ashlar_text_sampler_config config = {.sampling = {.temperature = 0, .top_p = 1}};
+    const ashlar_sampled_model model = ashlar__trainer_model(trainer);
     ashlar_text_sampler *sampler = NULL;
-    REQUIRE(ashlar__text_sampler_create(ashlar__task_text_model(ashlar__trainer_task(trainer)),
-                                        &config, &sampler) == ASHLAR_OK);
+    REQUIRE(ashlar__text_sampler_create(&model, &config, &sampler) == ASHLAR_OK);
     for (int i = 0; i < SYMBOLS; i++) {
         CHECK(ashlar__text_sampler_next(sampler, &r->symbols[i]) == ASHLAR_OK);
     }
@@ -76,9 +74,7 @@ static void train(const char *name, const ashlar_train_config *config, result *r
     ashlar_trainer *trainer = NULL;
     *r = (result){.count = 0};
     REQUIRE(ashlar_device_open(name, &device) == ASHLAR_OK);
-    ashlar_task *task = NULL;
-    const bool is_trained = ashlar__task_text_create(corpus, config, &task) == ASHLAR_OK &&
-                            ashlar__trainer_create(device, task, config, &trainer) == ASHLAR_OK &&
+    const bool is_trained = ashlar__trainer_create(device, corpus, config, &trainer) == ASHLAR_OK &&
                             ashlar__trainer_run(trainer, show, r, &r->report) == ASHLAR_OK;
     CHECK(is_trained);
     if (is_trained) {
@@ -107,26 +103,15 @@ static void compare(const ashlar_train_config *config) {
     CHECK(gpu_products_had_work());
 }
 
-/* What the fake cuDNN had loaded when the first step began; real ones load, too. */
-static unsigned loaded_before;
-
-static void note_loaded(void *context, size_t step, const ashlar_stats *stats) {
-    const fake_cudnn_control *cudnn = context;
-    (void)stats;
-    loaded_before = step == 0 ? cudnn->kernels : loaded_before;
-}
-
 CASE(what_a_length_first_needs_of_cudnn_is_there_before_the_first_step) {
     static result on_gpu;
     fake_cudnn_control *cudnn = gpu_fake("ASHLAR_CUDNN", "fake_cudnn");
-    const ashlar_buffer_hooks hooks = {.queued = note_loaded, .context = cudnn};
     ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
     SKIP_IF(cudnn == NULL, "it counts what the fake cuDNN loads");
-    config.hooks = &hooks;
     config.allows_tf32 = true;
     cudnn->kernels = 0;
     train("cuda", &config, &on_gpu);
-    CHECK(loaded_before == 15 && cudnn->kernels == 15); /* lengths 10, 5, 2, 1 */
+    CHECK(cudnn->kernels == 15); /* lengths 10, 5, 2, 1: no step of the training loads one */
     CHECK(on_gpu.report.warmed_count == 4 && on_gpu.report.warmed_least == 1);
     CHECK(on_gpu.report.is_tf32);
 }
@@ -215,13 +200,8 @@ CASE(dropout_goes_on_where_it_was_saved) {
 /* ---- beside the CPU ---- */
 
 static ashlar_status verify(const ashlar_train_config *config, ashlar_verification *found) {
-    const ashlar_train_config plain = ashlar__train_verify_config(config);
-    ashlar_task *tasks[2] = {NULL};
     *found = (ashlar_verification){0};
-    return ashlar__task_text_create(corpus, &plain, &tasks[0]) == ASHLAR_OK &&
-                   ashlar__task_text_create(corpus, &plain, &tasks[1]) == ASHLAR_OK
-               ? ashlar__train_verify(gpu, tasks, &plain, found)
-               : ASHLAR_EHOSTMEM;
+    return ashlar__train_verify(gpu, corpus, config, found);
 }
 
 CASE(the_first_step_is_the_cpus_tensor_by_tensor) {
@@ -235,7 +215,7 @@ CASE(the_first_step_is_the_cpus_tensor_by_tensor) {
         const ashlar_status status = verify(&config, &found);
         CHECK(status == ASHLAR_OK);
         printf("# %s\n", status == ASHLAR_OK ? "agrees" : ashlar_error_detail());
-        CHECK(found.outputs == 5 && found.tensors > 8 && found.worst < 1 && found.loss > 1);
+        CHECK(found.tensors > 8 && found.worst < 1 && found.loss > 1);
     }
 }
 
@@ -244,8 +224,8 @@ CASE(a_wrong_number_is_named) {
         fake_cudnn_plant plant;
         const char *said;
     } wrong[] = {
-        {FAKE_CUDNN_WRONG_Y, "verify: the outputs of the layers, element 0 of "},
-        {FAKE_CUDNN_WRONG_DX, "verify: the gradient of the inputs, element 0 of "},
+        {FAKE_CUDNN_WRONG_Y, "verify: the gradient of embedding.weight, element "},
+        {FAKE_CUDNN_WRONG_DX, "verify: the gradient of embedding.weight, element "},
         {FAKE_CUDNN_WRONG_DWEIGHTS, "verify: the gradient of lstm.weight_ih_l0, element 1 of "},
     };
     fake_cudnn_control *fake = gpu_fake("ASHLAR_CUDNN", "fake_cudnn");
@@ -260,24 +240,23 @@ CASE(a_wrong_number_is_named) {
     CHECK(fake != NULL || !gpu_is_fake());
 }
 
-CASE(a_network_gives_cublas_memory_to_work_in) {
-    const ashlar_network_config config = {
-        .layers = {.input = 3, .hidden = 4, .layers = 1}, .classes = 5, .outputs = 5};
+CASE(a_model_gives_cublas_memory_to_work_in) {
     const int32_t symbols[] = {1, 4};
     ashlar_allocator *allocator = NULL;
-    ashlar_network *network = NULL;
+    ashlar_model *model = NULL;
     REQUIRE(ashlar_allocator_create(gpu, &allocator) == ASHLAR_OK);
-    REQUIRE(ashlar_network_create(allocator, &config, ASHLAR_REGIONS_ALL, gpu_stream, &network) ==
-            ASHLAR_OK);
-    const int32_t *there = gpu_send(symbols, sizeof symbols);
-    const ashlar_network_batch batch = {.steps = 2,
-                                        .batch = 1,
-                                        .inputs = there,
-                                        .targets = there,
-                                        .loss = gpu_take(sizeof(double))};
-    CHECK(ashlar_network_step(network, &batch, gpu_stream) == ASHLAR_OK);
+    REQUIRE(ashlar_model_create(allocator, ASHLAR_F32, &model) == ASHLAR_OK);
+    ashlar_tensor *tokens = ashlar_model_input(model, "tokens", ASHLAR_AXIS_TIME, 0);
+    ashlar_tensor *x = ashlar_model_embedding(model, "embedding", tokens, 5, 3);
+    ashlar_model_loss(model, ASHLAR_LOSS_CROSS_ENTROPY,
+                      ashlar_model_linear(model, "linear", x, 5, true), tokens, NULL);
+    REQUIRE(ashlar_model_commit(model, ASHLAR_REGIONS_ALL, gpu_stream) == ASHLAR_OK);
+    const void *inputs[] = {gpu_send(symbols, sizeof symbols)};
+    const ashlar_model_batch batch = {
+        .steps = 2, .batch = 1, .inputs = inputs, .loss = gpu_take(sizeof(double))};
+    CHECK(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &batch, gpu_stream) == ASHLAR_OK);
     CHECK(gpu_products_had_work());
-    ashlar_network_destroy(network);
+    ashlar_model_destroy(model);
     gpu_give_all();
     ashlar_allocator_destroy(allocator);
 }

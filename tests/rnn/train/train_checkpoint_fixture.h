@@ -46,7 +46,7 @@ static inline void show_and_spoil(void *context, const ashlar_train_progress *pr
     const bool is_spoilt = has_spoilt_steps && (next == 3 || next == 4 || next == 25);
     spoiling = ashlar__rnn_backend_cpu;
     spoiling.queue = spoil;
-    model_of(trainer)->rnn->backend = is_spoilt ? &spoiling : &ashlar__rnn_backend_cpu;
+    rnn_of(trainer)->backend = is_spoilt ? &spoiling : &ashlar__rnn_backend_cpu;
     show(context, progress);
 }
 

@@ -11,7 +11,9 @@
 
 #include <unistd.h>
 
+#include "rnn/engine/engine.h"
 #include "rnn/layer/backend.h"
+#include "rnn/model/text_model.h"
 
 enum { RECORDS = 60, MAX_LENGTH = 32, BATCH = 4 };
 
@@ -34,14 +36,14 @@ static inline ashlar_train_config small_config(size_t steps) {
 }
 
 /* The model of such a training. */
-static inline ashlar_model_config model_config_of(const ashlar_train_config *c) {
-    return (ashlar_model_config){.classes = 256,
-                                 .embedding = c->embedding,
-                                 .hidden = c->hidden,
-                                 .layers = c->layers,
-                                 .cell = c->cell,
-                                 .projection = c->projection,
-                                 .dropout = c->dropout};
+static inline ashlar_text_model_config model_config_of(const ashlar_train_config *c) {
+    return (ashlar_text_model_config){.classes = 256,
+                                      .embedding = c->embedding,
+                                      .hidden = c->hidden,
+                                      .layers = c->layers,
+                                      .cell = c->cell,
+                                      .projection = c->projection,
+                                      .dropout = c->dropout};
 }
 
 /* Records of different lengths, some of them longer than MAX_LENGTH. */
@@ -82,15 +84,22 @@ static inline bool open_text(const char *spec) {
     return status == ASHLAR_OK && check_at_end(close_text);
 }
 
+/* In the place of the trainer before; NULL where it fails. */
 static inline ashlar_status open_trainer(const ashlar_train_config *config) {
-    ashlar_task *task = NULL;
     close_trainer();
-    const ashlar_status status = ashlar__task_text_create(corpus, config, &task);
-    return status == ASHLAR_OK ? open_trainer_of(task, config) : status;
+    const ashlar_status status = ashlar__trainer_create(device, corpus, config, &trainer);
+    CHECK((status == ASHLAR_OK) == (trainer != NULL));
+    (void)check_at_end(close_trainer);
+    return status;
 }
 
-static inline ashlar_model *model_of(ashlar_trainer *of) {
-    return ashlar__task_text_model(ashlar__trainer_task(of));
+/* The recurrent layers of a trainer's model: what their operation begins with. */
+static inline ashlar_rnn *rnn_of(const ashlar_trainer *of) {
+    const ashlar_node *node = ashlar__trainer_model(of).model->nodes;
+    while (strcmp(node->operation.name, "rnn") != 0) {
+        node = node->next;
+    }
+    return *(ashlar_rnn **)node->operation.user;
 }
 
 /* In the place of a back end's: the gradients of weights are no numbers. */

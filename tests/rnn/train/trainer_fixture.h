@@ -6,7 +6,7 @@
 
 #include "tests/allocator/core/allocator_fixture.h"
 
-#include "rnn/train/tasks.h"
+#include "rnn/train/train.h"
 
 enum { STEPS_MAX = 200 };
 
@@ -31,15 +31,6 @@ static inline void close_trainer(void) {
     check_forget(close_trainer);
     ashlar__trainer_destroy(trainer);
     trainer = NULL;
-}
-
-/* A trainer of a task, which it takes over, in the place of the one before; NULL where it fails. */
-static inline ashlar_status open_trainer_of(ashlar_task *task, const ashlar_train_config *config) {
-    close_trainer();
-    const ashlar_status status = ashlar__trainer_create(device, task, config, &trainer);
-    CHECK((status == ASHLAR_OK) == (trainer != NULL));
-    (void)check_at_end(close_trainer);
-    return status;
 }
 
 #endif /* ASHLAR_TRAINER_FIXTURE_H */

@@ -1,0 +1,310 @@
+/* engine.h - a model as a list of operations on tensors; the table of a walk over that list, which
+ * says what each phase does and when each buffer is live (internal). */
+#ifndef ASHLAR_ENGINE_H
+#define ASHLAR_ENGINE_H
+
+#include <ashlar/model.h>
+
+#include "allocator/base/error.h"
+
+#define ASHLAR_NO_INDEX SIZE_MAX
+
+typedef struct ashlar_node ashlar_node;
+
+struct ashlar_tensor {
+    ashlar_tensor *next; /* of the model's */
+    ashlar_model *model;
+    const char *name;  /* the input's, or its operation's */
+    ashlar_node *node; /* the operation that makes it; NULL: an input */
+    size_t number;     /* of the inputs, or of the operation's outputs */
+    size_t index;      /* of all tensors */
+    size_t output;     /* of the outputs; ASHLAR_NO_INDEX: not handed out */
+    ashlar_axis axis;
+    size_t width;      /* 0: int32 */
+    size_t layers;     /* of states [layers, B, width / layers]; 0: an ordinary tensor */
+    size_t directions; /* of the layers with such states */
+};
+
+/* A weight: a matrix or a vector, or the stack of a recurrent layer. */
+typedef struct ashlar_model_weight {
+    const char *name;
+    ashlar_part_kind kind;
+    size_t rows, width;              /* width 0: a vector */
+    const ashlar_rnn_layout *layout; /* of a stack; else NULL */
+    bool is_bias;                    /* drawn with the weight before it */
+    bool is_frozen;
+    size_t tensor;       /* its number in the arena, or its first tensor's */
+    size_t tensor_count; /* 0 before commit */
+} ashlar_model_weight;
+
+/* An operation in a model. */
+struct ashlar_node {
+    ashlar_node *next;
+    ashlar_operation operation;
+    const char *name; /* for errors and lists: the layer's, or the operation's */
+    size_t index;
+    size_t input_count, output_count, weight_count;
+    ashlar_tensor *inputs[ASHLAR_OPERATION_INPUTS];
+    ashlar_tensor *outputs[ASHLAR_OPERATION_OUTPUTS];
+    size_t weights[ASHLAR_OPERATION_WEIGHTS]; /* numbers of the model's weights */
+    const ashlar_model *body;                 /* of a loop; else NULL */
+};
+
+/* ---- the table of a walk ---- */
+
+typedef struct ashlar_walk_phase {
+    ashlar_node *node;
+    ashlar_phase phase;
+} ashlar_walk_phase;
+
+/* Buffers that lie in the walk's block, live in the phases first .. last. One whose `home` is not
+ * its own number lies where that one does, which is live as long as both. */
+typedef struct ashlar_walk_buffer {
+    const ashlar_tensor *tensor; /* of a value or gradient; else NULL */
+    const ashlar_node *node;     /* whose it is; NULL: the walk's */
+    const char *role;
+    ashlar_phase phase; /* of a workspace */
+    ashlar_axis axis;   /* of lengths */
+    size_t first, last;
+    size_t home;
+} ashlar_walk_buffer;
+
+/* What becomes of the gradient of an input. */
+typedef enum ashlar_gradient_use {
+    ASHLAR_GRADIENT_NONE,  /* not wanted */
+    ASHLAR_GRADIENT_FIRST, /* written */
+    ASHLAR_GRADIENT_ADDED, /* written beside the others', and added to them */
+} ashlar_gradient_use;
+
+/* What a walk has of an operation: numbers of buffers, or ASHLAR_NO_INDEX. */
+typedef struct ashlar_walk_node {
+    bool is_needed, has_backward, has_weight_gradients;
+    bool leads_to_carried; /* to states that go from one call to the next */
+    size_t kept, work[ASHLAR_PHASE_COUNT];
+    ashlar_gradient_use uses[ASHLAR_OPERATION_INPUTS];
+    size_t beside[ASHLAR_OPERATION_INPUTS];
+} ashlar_walk_node;
+
+/* What a walk has of a tensor. */
+typedef struct ashlar_walk_tensor {
+    bool has_gradient, is_written; /* is_written: somebody has written it before */
+    bool is_read;                  /* forward, by an operation that is needed */
+    size_t value, gradient;
+} ashlar_walk_tensor;
+
+/* Which table: the walk, and what the caller wants of it. */
+typedef struct ashlar_table_key {
+    uint64_t walk; /* an ashlar_walk; no padding, for keys are compared as bytes */
+    uint64_t outputs, input_gradients; /* bit i: the i-th is wanted */
+} ashlar_table_key;
+
+/* The shape of a batch: all that sizes depend on. */
+typedef struct ashlar_walk_shape {
+    size_t batch, chunk;
+    size_t steps[ASHLAR_AXIS_MAX];
+    size_t lengths; /* bit i: the lengths of axis i lie in the walk's block */
+} ashlar_walk_shape;
+
+/* Offsets of the table's buffers for one shape. */
+typedef struct ashlar_walk_plan {
+    struct ashlar_walk_plan *next; /* in its bucket */
+    ashlar_walk_shape shape;
+    size_t bytes, bound;
+    size_t kept_bytes,
+        back_bytes;     /* with a split: `bytes` is for the phases before it, `back_bytes`
+                         * for those behind, `kept_bytes` for what both use */
+    size_t carried;     /* bytes of a set of carried states */
+    size_t *carried_at; /* [nodes] offsets in it; in this block of memory, behind `places` */
+    struct {
+        size_t offset, bytes; /* 0 bytes: not needed */
+        bool is_kept;         /* of a loop's body: from a step's forward to its backward */
+    } places[];               /* [buffers] */
+} ashlar_walk_plan;
+
+enum {
+    ASHLAR_PLAN_BUCKETS = 256,
+    ASHLAR_PLANS_OF_BUCKET = 32, /* the newest; with the buckets, more lengths than a corpus has */
+    ASHLAR_WALK_ALIGN = 256      /* bytes, of every buffer */
+};
+
+typedef struct ashlar_walk_table {
+    struct ashlar_walk_table *next;
+    ashlar_table_key key;
+    ashlar_walk_phase *phases;
+    size_t phase_count, forward_count;
+    size_t split; /* of a loop's body in training: the first phase of the backward sweep; else 0 */
+    ashlar_walk_buffer *buffers;
+    size_t buffer_count, buffer_capacity;
+    ashlar_walk_node *nodes;                  /* [model->node_count] */
+    ashlar_walk_tensor *tensors;              /* [model->tensor_count] */
+    size_t lengths[ASHLAR_AXIS_MAX], borders; /* numbers of buffers */
+    ashlar_walk_plan *plans[ASHLAR_PLAN_BUCKETS];
+} ashlar_walk_table;
+
+/* ---- the model ---- */
+
+enum {
+    ASHLAR_MODEL_OPERANDS = 64
+}; /* at most so many inputs, and as many outputs: bits of a key */
+
+typedef struct ashlar_model_tied {
+    const char *tensor, *is;
+    bool is_used; /* a layer has declared `tensor` since */
+} ashlar_model_tied;
+
+/* Values that a loss reads, in device memory from the commit on. */
+typedef struct ashlar_model_constant {
+    struct ashlar_model_constant *next;
+    const void *device;
+    size_t count;
+    double values[]; /* [count] */
+} ashlar_model_constant;
+
+struct ashlar_model {
+    ashlar_model
+        *root; /* the model whose weights these are: itself, or that around a loop's body */
+    ashlar_device *device;
+    ashlar_allocator *allocator;
+    ashlar_ops *ops;
+    void *ops_work; /* NULL: they need none */
+    ashlar_dtype dtype;
+    ashlar_arena *arena;
+    bool is_committed;
+    struct ashlar_loop *loop;         /* of a body; else NULL (loop.c) */
+    ashlar_model *bodies, *next_body; /* the bodies of a model's loops */
+    bool is_closed;                   /* a body whose loop has ended */
+    ashlar_status status;             /* the first error of a declaration ... */
+    char detail[ASHLAR_DETAIL_BYTES]; /* ... and its detail */
+    ashlar_node *nodes, **last_node;
+    ashlar_tensor *tensors, **last_tensor;
+    size_t node_count, tensor_count, input_count, output_count;
+    size_t site_count, layer_count; /* of the root: dropouts, recurrent layers, also in bodies */
+    ashlar_tensor *inputs[ASHLAR_MODEL_OPERANDS], *outputs[ASHLAR_MODEL_OPERANDS];
+    ashlar_axis axis_count, within[ASHLAR_AXIS_MAX];
+    ashlar_model_weight *weights;
+    size_t weight_count, weight_capacity;
+    size_t declared_count; /* of the weights: in the arena */
+    char **texts; /* names, as long as the model lives */
+    size_t text_count, text_capacity;
+    ashlar_model_tied *ties;
+    size_t tie_count, tie_capacity;
+    ashlar_model_constant *constants;
+    uint64_t seed;   /* of the next walk whose seed is not given */
+    void *prepared;  /* copies of weights that walks read which do not train; NULL: none */
+    bool prepares_bf16;
+    ashlar_walk_table *tables;
+};
+
+/* Make a model around `root`'s device and weights; NULL: a model with its own. */
+ashlar_model *ashlar__model_new(ashlar_allocator *allocator, ashlar_dtype dtype,
+                                ashlar_model *root);
+
+/* Add an input. NULL after a failure. */
+ashlar_tensor *ashlar__model_add_input(ashlar_model *model, const char *name, ashlar_axis axis,
+                                       size_t width);
+
+/* Keep a declaration's failure, unless one was kept before. */
+void ashlar__model_fail(ashlar_model *model, ashlar_status status);
+
+/* A copy of a text that lives as long as the model; NULL: no host memory, which is kept as the
+ * model's failure. */
+char *ashlar__model_text(ashlar_model *model, const char *text);
+
+/* Whether declarations may go on with these tensors: the model has not failed, is not committed,
+ * and they are its own. `what` names the operation in errors. NULL tensors without a failure are
+ * one. */
+bool ashlar__model_accepts(ashlar_model *model, const char *what, ashlar_tensor *const *tensors,
+                           size_t count);
+
+/* Add an operation, which is the model's from then on; the public ashlar_model_operation() is this
+ * with checks. layer: its name in errors and of its weights; NULL: the operation's own. Returns
+ * NULL after a failure. */
+ashlar_node *ashlar__model_add(ashlar_model *model, const ashlar_operation *operation,
+                               const ashlar_operation_shape *shape, const char *layer);
+
+/* Declare a weight, or find the one of that name; ASHLAR_NO_INDEX after a failure. */
+size_t ashlar__model_weight(ashlar_model *model, const ashlar_model_weight *weight);
+
+/* Copy values that an operation reads as elements of the model's type; the result points to their
+ * place in device memory, which is known from the commit on. NULL after a failure. */
+const void *const *ashlar__model_constant(ashlar_model *model, const double *values, size_t count);
+
+/* ashlar_model_prepare(); is_bf16: matrices are rounded to bf16, which only walks of one step that
+ * carry states read. Errors: also ASHLAR_EINVAL (a model or device that is not so prepared). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__model_prepare(ashlar_model *model, bool is_bf16,
+                                                      ashlar_stream stream);
+
+/* Give the copies back. Errors: those of ashlar_free(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__model_drop_prepared(ashlar_model *model);
+
+/* The bytes of a layer's prepared weights, which are of the type that the model says from then on,
+ * and aligned to 64; 0: it has none, or the device reads them as they are. Queue the work that
+ * fills them; the layer reads them from then on, while model->prepared is not NULL. */
+size_t ashlar__layer_prepared_bytes(const ashlar_node *node);
+ASHLAR_MUST_CHECK ashlar_status ashlar__layer_prepare(const ashlar_node *node, void *prepared,
+                                                      ashlar_stream stream);
+
+/* Fail with a detail, for a declaration. */
+#define ASHLAR_MODEL_FAIL(model, status, ...) \
+    ashlar__model_fail((model), ashlar__fail((status), __VA_ARGS__))
+
+/* The table of a walk, made when it is first asked for. Errors: ASHLAR_EHOSTMEM, ASHLAR_EINVAL
+ * (TRAIN without a loss, PREDICT without an output). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__walk_table_get(ashlar_model *model,
+                                                       const ashlar_table_key *key,
+                                                       ashlar_walk_table **out);
+void ashlar__walk_table_destroy(ashlar_walk_table *table);
+
+/* Its plan for a shape, packed when it is first asked for. Errors: those of ashlar_pack() and of
+ * the operations' sizes(); ASHLAR_EOVERFLOW. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__walk_plan_get(const ashlar_model *model,
+                                                      ashlar_walk_table *table,
+                                                      const ashlar_walk_shape *shape,
+                                                      const ashlar_walk_plan **out);
+
+/* The bytes of all buffers of a plan, whose shape is set. Errors: as above. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__walk_size_buffers(const ashlar_model *model,
+                                                          const ashlar_walk_table *table,
+                                                          ashlar_walk_plan *plan);
+
+/* A plan without its places. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__walk_plan_new(const ashlar_model *model,
+                                                      const ashlar_walk_table *table,
+                                                      const ashlar_walk_shape *shape,
+                                                      ashlar_walk_plan **out);
+
+/* How long an axis is in a batch of this shape; lengths are left NULL. */
+ashlar_extent ashlar__walk_extent(const ashlar_model *model, const ashlar_walk_shape *shape,
+                                  ashlar_axis axis);
+
+/* A call's operands without their memory: shapes alone. */
+void ashlar__walk_call_shape(const ashlar_model *model, const ashlar_node *node,
+                             const ashlar_walk_shape *shape, ashlar_operation_call *call);
+
+/* Bytes of a tensor; SIZE_MAX: more than can be addressed. */
+size_t ashlar__walk_tensor_bytes(const ashlar_model *model, const ashlar_tensor *tensor,
+                                 const ashlar_walk_shape *shape);
+
+/* ---- a walk ---- */
+
+typedef struct ashlar_walking {
+    ashlar_model *model;
+    const ashlar_model_batch *batch;
+    const ashlar_walk_table *table;
+    const ashlar_walk_plan *plan;
+    ashlar_stream stream;
+    char *block,
+        *kept; /* where places lie; kept: those that are kept from step to step of a loop */
+    uint64_t seed;
+    ashlar_extent extents[ASHLAR_AXIS_MAX]; /* of the whole batch; then of the present chunk */
+    int32_t *clipped;                       /* [rows] host lengths of the present chunk */
+    /* The present chunk; without chunks the only one. */
+    size_t chunk, chunk_count, first_step;
+    bool is_to_border; /* only the states behind the chunk are wanted */
+} ashlar_walking;
+
+/* Queue the phases first .. end - 1. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__walk_queue(const ashlar_walking *walking, size_t first,
+                                                   size_t end);
+
+#endif /* ASHLAR_ENGINE_H */

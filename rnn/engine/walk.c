@@ -1,0 +1,513 @@
+/* walk.c - a walk over a model's operations with one batch: takes its block of memory, queues every
+ * phase on it, chunk by chunk if asked, and gives the block back. */
+#include "rnn/engine/engine.h"
+
+#include <string.h>
+
+#include "allocator/base/checked.h"
+#include "allocator/base/host.h"
+#include "allocator/base/random.h"
+#include "allocator/device/device_impl.h"
+#include "rnn/layer/ops.h"
+
+/* Odd, so that neighbouring chunks draw from different seeds, and all of a training's from
+ * different ones. */
+static const uint64_t CHUNK_STRIDE = UINT64_C(0xd1342543de82ef95);
+
+/* ---- the batch ---- */
+
+static uint64_t wanted(void *const *pointers, size_t count) {
+    uint64_t bits = 0;
+    for (size_t i = 0; i < count && pointers != NULL; i++) {
+        bits |= pointers[i] != NULL ? UINT64_C(1) << i : 0;
+    }
+    return bits;
+}
+
+static const int32_t *lengths_of(const ashlar_model_batch *b, ashlar_axis axis) {
+    return axis == ASHLAR_AXIS_TIME ? b->lengths : b->axes[axis].lengths;
+}
+
+static const int32_t *lengths_at_of(const ashlar_model_batch *b, ashlar_axis axis) {
+    return axis == ASHLAR_AXIS_TIME ? b->lengths_at : b->axes[axis].lengths_at;
+}
+
+static size_t steps_of(const ashlar_model_batch *b, ashlar_axis axis) {
+    return axis == ASHLAR_AXIS_TIME ? b->steps : b->axes[axis].steps;
+}
+
+/* Which axes a model's inputs lie on: only these have a length in a batch. */
+static bool is_used(const ashlar_model *m, ashlar_axis axis) {
+    for (const ashlar_tensor *tensor = m->tensors; tensor != NULL; tensor = tensor->next) {
+        for (ashlar_axis a = tensor->axis; a != ASHLAR_AXIS_NONE; a = m->within[a]) {
+            if (a == axis) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The time steps of a chunk: as many as the caller and all operations allow. Those that they alone
+ * make necessary are about equal. */
+static size_t chunk_of(const ashlar_model *m, const ashlar_model_batch *b) {
+    size_t chunk = b->chunk > 0 && b->chunk < b->steps ? b->chunk : b->steps;
+    for (const ashlar_node *node = m->nodes; node != NULL; node = node->next) {
+        const size_t most = node->operation.most_steps;
+        chunk = most > 0 && most < chunk ? (b->steps - 1) / ((b->steps - 1) / most + 1) + 1 : chunk;
+    }
+    return chunk < b->steps ? chunk : 0;
+}
+
+static ashlar_status shape_of(const ashlar_model *m, ashlar_walk walk, const ashlar_model_batch *b,
+                              ashlar_walk_shape *shape) {
+    *shape = (ashlar_walk_shape){.batch = b->batch, .chunk = chunk_of(m, b)};
+    const bool chunks = shape->chunk > 0;
+    ASHLAR_FAIL_IF(b->batch == 0, ASHLAR_EINVAL, "model: a batch of 0 sequences");
+    for (ashlar_axis axis = ASHLAR_AXIS_TIME; axis < m->axis_count; axis++) {
+        if (!is_used(m, axis)) {
+            continue;
+        }
+        ASHLAR_FAIL_IF(steps_of(b, axis) == 0 || steps_of(b, axis) > INT32_MAX, ASHLAR_EINVAL,
+                       "model: a batch of %zu steps on axis %u; give 1 to 2^31 - 1",
+                       steps_of(b, axis), axis);
+        shape->steps[axis] = steps_of(b, axis);
+        const bool is_copied = lengths_of(b, axis) != NULL && lengths_at_of(b, axis) == NULL;
+        const bool is_clipped = chunks && lengths_at_of(b, axis) != NULL;
+        shape->lengths |= (size_t)(is_copied || is_clipped) << axis;
+    }
+    ASHLAR_FAIL_IF(chunks && walk == ASHLAR_WALK_PREDICT, ASHLAR_EINVAL,
+                   "model: a prediction is not made in chunks; give its parts as batches that "
+                   "continue");
+    return ASHLAR_OK;
+}
+
+/* Chunks can be cut of a model whose operations look at one step at a time. */
+static ashlar_status check_chunks(const ashlar_model *m, const ashlar_walk_table *t) {
+    for (const ashlar_node *node = m->nodes; node != NULL; node = node->next) {
+        bool is_cut = node->operation.is_local;
+        for (size_t i = 0; i < node->output_count; i++) {
+            const ashlar_walk_tensor *out = &t->tensors[node->outputs[i]->index];
+            is_cut &= node->outputs[i]->axis == ASHLAR_AXIS_TIME || !out->is_read;
+        }
+        ASHLAR_FAIL_IF(t->nodes[node->index].is_needed && !is_cut, ASHLAR_EINVAL,
+                       "model: %s reads all time steps at once, so that a batch cannot be computed "
+                       "in chunks: give chunk 0",
+                       node->name);
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status prepare(ashlar_model *m, ashlar_walk walk, const ashlar_model_batch *b,
+                             ashlar_walking *w) {
+    const ashlar_table_key key = {
+        .walk = (uint64_t)walk,
+        .outputs = wanted(b->outputs, m->output_count),
+        .input_gradients =
+            walk == ASHLAR_WALK_TRAIN ? wanted(b->input_gradients, m->input_count) : 0};
+    ashlar_walk_shape shape;
+    ashlar_walk_table *table;
+    ASHLAR_FAIL_IF(!m->is_committed, ASHLAR_EINVAL, "model: not committed");
+    ASHLAR_FAIL_IF((unsigned)walk >= ASHLAR_WALK_COUNT, ASHLAR_EINVAL, "model: %d is no walk",
+                   (int)walk);
+    ASHLAR_FAIL_IF(walk == ASHLAR_WALK_TRAIN &&
+                       ashlar_arena_region(m->arena, ASHLAR_REGION_GRADIENTS) == NULL,
+                   ASHLAR_EINVAL,
+                   "model: the arena has no gradients: commit the model with ASHLAR_REGIONS_ALL");
+    ASHLAR_TRY(shape_of(m, walk, b, &shape));
+    ASHLAR_TRY(ashlar__walk_table_get(m, &key, &table));
+    ASHLAR_TRY(shape.chunk > 0 ? check_chunks(m, table) : ASHLAR_OK);
+    *w = (ashlar_walking){.model = m, .batch = b, .table = table, .chunk_count = 1};
+    if (shape.chunk > 0) {
+        w->chunk_count = (b->steps - 1) / shape.chunk + 1;
+    }
+    return ashlar__walk_plan_get(m, table, &shape, &w->plan);
+}
+
+/* ---- what the caller gives ---- */
+
+static ashlar_status check_lengths(const ashlar_walking *w, ashlar_axis axis) {
+    const int32_t *lengths = lengths_of(w->batch, axis);
+    const ashlar_extent *e = &w->extents[axis];
+    ASHLAR_FAIL_IF(lengths == NULL && lengths_at_of(w->batch, axis) != NULL &&
+                       w->batch->seed_at == NULL,
+                   ASHLAR_EINVAL,
+                   "model: lengths_at of axis %u without lengths: recurrent layers read these, "
+                   "unless there is a seed_at",
+                   axis);
+    ASHLAR_TRY(ashlar__check_host_array("ashlar_model_run", "lengths", lengths,
+                                        ashlar__operand_bytes(e->rows, 1, sizeof *lengths)));
+    for (size_t b = 0; b < e->rows && lengths != NULL; b++) {
+        ASHLAR_FAIL_IF(lengths[b] < 1 || (size_t)lengths[b] > e->steps, ASHLAR_EINVAL,
+                       "model: lengths[%zu] of axis %u is %d; it must be 1 to %zu", b, axis,
+                       (int)lengths[b], e->steps);
+    }
+    return ashlar__check_operands(
+        w->model->device, "ashlar_model_run",
+        (const ashlar_operand[]){{"lengths_at", lengths_at_of(w->batch, axis),
+                                  ashlar__operand_bytes(e->rows, 1, sizeof(int32_t)), false},
+                                 {0}});
+}
+
+static ashlar_status check_tensor(const ashlar_walking *w, const ashlar_tensor *tensor,
+                                  const void *ptr) {
+    const size_t bytes = ashlar__walk_tensor_bytes(w->model, tensor, &w->plan->shape);
+    const ashlar_operand operands[] = {{tensor->name, ptr, bytes, true}, {0}};
+    return ashlar__check_operands(w->model->device, "ashlar_model_run", operands);
+}
+
+static bool reads(const ashlar_walking *w, const ashlar_tensor *input) {
+    return w->table->tensors[input->index].is_read;
+}
+
+static ashlar_status check_memory(const ashlar_walking *w) {
+    const ashlar_model *m = w->model;
+    const ashlar_model_batch *b = w->batch;
+    const bool has_loss = w->table->key.walk != ASHLAR_WALK_PREDICT;
+    const ashlar_operand operands[] = {{"loss", b->loss, has_loss ? sizeof *b->loss : 0, has_loss},
+                                       {"scale", b->scale, sizeof *b->scale, false},
+                                       {"weight_at", b->weight_at, sizeof *b->weight_at, false},
+                                       {"seed_at", b->seed_at, sizeof *b->seed_at, false},
+                                       {"before", b->before, w->plan->carried, false},
+                                       {"after", b->after, w->plan->carried, false},
+                                       {0}};
+    for (ashlar_axis axis = ASHLAR_AXIS_TIME; axis < m->axis_count; axis++) {
+        ASHLAR_TRY(w->extents[axis].steps > 0 ? check_lengths(w, axis) : ASHLAR_OK);
+    }
+    for (size_t i = 0; i < m->input_count; i++) {
+        if (reads(w, m->inputs[i])) {
+            ASHLAR_TRY(check_tensor(w, m->inputs[i], b->inputs == NULL ? NULL : b->inputs[i]));
+        }
+        if ((w->table->key.input_gradients >> i & 1) != 0) {
+            ASHLAR_TRY(check_tensor(w, m->inputs[i], b->input_gradients[i]));
+        }
+    }
+    for (size_t i = 0; i < m->output_count; i++) {
+        if ((w->table->key.outputs >> i & 1) != 0) {
+            ASHLAR_TRY(check_tensor(w, m->outputs[i], b->outputs[i]));
+        }
+    }
+    return ashlar__check_operands(m->device, "ashlar_model_run", operands);
+}
+
+/* ---- one call of an operation ---- */
+
+static void *in_block(const ashlar_walking *w, size_t buffer) {
+    return buffer == ASHLAR_NO_INDEX || w->plan->places[buffer].bytes == 0
+               ? NULL
+               : (w->plan->places[buffer].is_kept ? w->kept : w->block) +
+                     w->plan->places[buffer].offset;
+}
+
+/* The present chunk's part of a tensor in the caller's memory. */
+static void *in_batch(const ashlar_walking *w, const ashlar_tensor *tensor, const void *ptr) {
+    const size_t item = tensor->width == 0 ? sizeof(int32_t) : ashlar_dtype_bytes(w->model->dtype);
+    const size_t width = tensor->width == 0 ? 1 : tensor->width;
+    const size_t rows =
+        tensor->axis == ASHLAR_AXIS_TIME ? w->first_step * w->extents[tensor->axis].rows : 0;
+    return ptr == NULL ? NULL : (char *)(uintptr_t)ptr + rows * width * item;
+}
+
+static void *value_of(const ashlar_walking *w, const ashlar_tensor *tensor) {
+    const ashlar_walk_tensor *t = &w->table->tensors[tensor->index];
+    if (tensor->node == NULL) {
+        return in_batch(w, tensor, w->batch->inputs[tensor->number]);
+    }
+    return t->value == ASHLAR_NO_INDEX && tensor->output != ASHLAR_NO_INDEX &&
+                   w->batch->outputs != NULL
+               ? in_batch(w, tensor, w->batch->outputs[tensor->output])
+               : in_block(w, t->value);
+}
+
+static void *gradient_of(const ashlar_walking *w, const ashlar_tensor *tensor) {
+    const ashlar_walk_tensor *t = &w->table->tensors[tensor->index];
+    return tensor->node == NULL && t->has_gradient
+               ? in_batch(w, tensor, w->batch->input_gradients[tensor->number])
+               : in_block(w, t->gradient);
+}
+
+static void *set_at(const ashlar_walking *w, size_t set, size_t offset) {
+    return (char *)in_block(w, w->table->borders) + set * w->plan->carried + offset;
+}
+
+/* Of n chunks, the states behind chunk i are in set i, and the gradient of the states before chunk
+ * c goes to set n - 1 + c % 2. */
+static void set_carried(const ashlar_walking *w, const ashlar_node *node,
+                        ashlar_operation_call *call) {
+    const size_t offset = w->plan->carried_at[node->index], last = w->chunk_count - 1, i = w->chunk;
+    const char *before = w->batch->before;
+    char *after = w->batch->after;
+    if (!node->operation.carries) {
+        return;
+    }
+    call->before = i > 0 ? set_at(w, i - 1, offset) : before == NULL ? NULL : before + offset;
+    if (w->is_to_border || (i < last && w->table->key.walk != ASHLAR_WALK_TRAIN)) {
+        call->after = set_at(w, i, offset);
+    } else if (i == last && after != NULL) {
+        call->after = after + offset;
+    }
+    call->after_gradient = i < last ? set_at(w, last + (i + 1) % 2, offset) : NULL;
+    call->before_gradient = i > 0 ? set_at(w, last + i % 2, offset) : NULL;
+}
+
+static ashlar_operation_call call_of(const ashlar_walking *w, const ashlar_walk_phase *p) {
+    const ashlar_node *node = p->node;
+    const ashlar_walk_node *own = &w->table->nodes[node->index];
+    const ashlar_model_batch *b = w->batch;
+    ashlar_operation_call call = {.phase = p->phase,
+                                  .trains = w->table->key.walk == ASHLAR_WALK_TRAIN,
+                                  .has_backward = own->has_backward,
+                                  .engine = w,
+                                  .kept = in_block(w, own->kept),
+                                  .work = in_block(w, own->work[p->phase]),
+                                  .seed = w->seed + w->chunk * CHUNK_STRIDE,
+                                  .seed_at = b->seed_at,
+                                  .is_replayed = w->chunk_count > 1,
+                                  .sequence_first = b->sequence_first,
+                                  .sequence_stride = b->sequence_stride,
+                                  .weight = b->weight,
+                                  .weight_at = b->weight_at,
+                                  .scale = b->scale,
+                                  .loss = b->loss};
+    for (size_t i = 0; i < node->input_count; i++) {
+        const ashlar_tensor *tensor = node->inputs[i];
+        void *gradient = own->uses[i] == ASHLAR_GRADIENT_NONE    ? NULL
+                         : own->uses[i] == ASHLAR_GRADIENT_FIRST ? gradient_of(w, tensor)
+                                                                 : in_block(w, own->beside[i]);
+        call.inputs[i] = (ashlar_operand_data){w->extents[tensor->axis], tensor->width,
+                                               value_of(w, tensor), gradient};
+    }
+    for (size_t i = 0; i < node->output_count; i++) {
+        const ashlar_tensor *tensor = node->outputs[i];
+        call.outputs[i] = (ashlar_operand_data){w->extents[tensor->axis], tensor->width,
+                                                value_of(w, tensor), gradient_of(w, tensor)};
+    }
+    for (size_t i = 0; i < node->weight_count; i++) {
+        const ashlar_model_weight *weight = &w->model->root->weights[node->weights[i]];
+        call.weights[i].rows = weight->rows;
+        call.weights[i].width = weight->width;
+        call.weights[i].value =
+            ashlar_arena_view(w->model->root->arena, ASHLAR_REGION_PARAMETERS, weight->tensor);
+        call.weights[i].gradient =
+            own->has_weight_gradients && !weight->is_frozen
+                ? ashlar_arena_view(w->model->root->arena, ASHLAR_REGION_GRADIENTS, weight->tensor)
+                : NULL;
+    }
+    set_carried(w, node, &call);
+    return call;
+}
+
+/* Add what was written beside a gradient to it. */
+static ashlar_status add_beside(const ashlar_walking *w, const ashlar_node *node,
+                                const ashlar_operation_call *call) {
+    const ashlar_walk_node *own = &w->table->nodes[node->index];
+    for (size_t i = 0; i < node->input_count; i++) {
+        if (own->uses[i] == ASHLAR_GRADIENT_ADDED) {
+            const ashlar_operand_data *in = &call->inputs[i];
+            const ashlar_map_args args = {.kind = ASHLAR_MAP_COPY,
+                                          .count = in->extent.steps * in->extent.rows * in->width,
+                                          .a = in->gradient,
+                                          .out = gradient_of(w, node->inputs[i]),
+                                          .adds = true};
+            ASHLAR_TRY(ashlar__ops_map(w->model->ops, &args, w->stream));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status queue_phase(const ashlar_walking *w, const ashlar_walk_phase *p) {
+    const ashlar_operation *o = &p->node->operation;
+    const ashlar_operation_call call = call_of(w, p);
+    ASHLAR_TRY(o->queue(o->user, &call, w->stream));
+    return p->phase == (o->is_loss ? ASHLAR_PHASE_FORWARD : ASHLAR_PHASE_BACKWARD)
+               ? add_beside(w, p->node, &call)
+               : ASHLAR_OK;
+}
+
+ashlar_status ashlar__walk_queue(const ashlar_walking *w, size_t first, size_t end) {
+    for (size_t p = first; p < end; p++) {
+        const ashlar_walk_phase *phase = &w->table->phases[p];
+        if (!w->is_to_border || w->table->nodes[phase->node->index].leads_to_carried) {
+            ASHLAR_TRY(queue_phase(w, phase));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* ---- chunks ---- */
+
+/* Make chunk `index` the present one. Recurrent layers take lengths of 1 and more from the host:
+ * what they compute for a sequence that is over is not read. */
+static void go_to_chunk(ashlar_walking *w, size_t index) {
+    const size_t longest = w->plan->shape.chunk, steps = w->batch->steps;
+    const int32_t *lengths = w->batch->lengths;
+    ashlar_extent *e = &w->extents[ASHLAR_AXIS_TIME];
+    w->chunk = index;
+    w->first_step = index * longest;
+    e->steps = steps - w->first_step < longest ? steps - w->first_step : longest;
+    int32_t *const at = in_block(w, w->table->lengths[ASHLAR_AXIS_TIME]);
+    e->lengths_at = at == NULL ? NULL : at + index * e->rows;
+    for (size_t b = 0; b < e->rows && lengths != NULL; b++) {
+        const int64_t left = (int64_t)lengths[b] - (int64_t)w->first_step;
+        w->clipped[b] = left < 1 ? 1 : left < (int64_t)e->steps ? (int32_t)left : (int32_t)e->steps;
+    }
+    e->lengths = lengths == NULL ? NULL : w->clipped;
+}
+
+/* Only the operations behind which states go on have to run before the chunks are trained, from the
+ * last to the first. */
+static ashlar_status run_chunks(ashlar_walking *w) {
+    const size_t count = w->chunk_count, forward = w->table->forward_count;
+    const bool trains = w->table->key.walk == ASHLAR_WALK_TRAIN;
+    for (size_t i = 0; i + (trains ? 1 : 0) < count; i++) {
+        go_to_chunk(w, i);
+        w->is_to_border = trains;
+        ASHLAR_TRY(ashlar__walk_queue(w, 0, forward));
+    }
+    w->is_to_border = false;
+    for (size_t i = count; trains && i-- > 0;) {
+        go_to_chunk(w, i);
+        ASHLAR_TRY(ashlar__walk_queue(w, 0, w->table->phase_count));
+    }
+    return ASHLAR_OK;
+}
+
+/* ---- the walk ---- */
+
+/* The device's lengths of an axis: given, copied, or clipped for each chunk. */
+static ashlar_status queue_lengths(ashlar_walking *w, ashlar_axis axis) {
+    ashlar_extent *e = &w->extents[axis];
+    int32_t *at = in_block(w, w->table->lengths[axis]);
+    e->lengths = lengths_of(w->batch, axis);
+    e->lengths_at = lengths_at_of(w->batch, axis);
+    if (at == NULL) {
+        return ASHLAR_OK;
+    }
+    if (e->lengths_at == NULL) {
+        ASHLAR_TRY(ashlar_copy_to_device(w->model->device, at, e->lengths, e->rows * sizeof *at,
+                                         w->stream));
+        e->lengths_at = at;
+    }
+    const int32_t *whole = e->lengths_at;
+    for (size_t i = w->chunk_count; w->chunk_count > 1 && i-- > 0;) {
+        const ashlar_clip_lengths_args args = {.batch = e->rows,
+                                               .first = i * w->plan->shape.chunk,
+                                               .steps = w->plan->shape.chunk,
+                                               .lengths = whole,
+                                               .out = at + i * e->rows};
+        ASHLAR_TRY(ashlar__ops_clip_lengths(w->model->ops, &args, w->stream));
+    }
+    return ASHLAR_OK;
+}
+
+/* An input that no gradient reaches has gradient 0. */
+static ashlar_status clear_gradients(const ashlar_walking *w) {
+    for (size_t i = 0; i < w->model->input_count; i++) {
+        const ashlar_tensor *input = w->model->inputs[i];
+        if ((w->table->key.input_gradients >> i & 1) != 0 &&
+            !w->table->tensors[input->index].is_written) {
+            ASHLAR_TRY(ashlar_fill(w->model->device, w->batch->input_gradients[i], 0,
+                                   ashlar__walk_tensor_bytes(w->model, input, &w->plan->shape),
+                                   w->stream));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status queue_all(ashlar_walking *w) {
+    for (ashlar_axis axis = ASHLAR_AXIS_TIME; axis < w->model->axis_count; axis++) {
+        ASHLAR_TRY(queue_lengths(w, axis));
+    }
+    ASHLAR_TRY(clear_gradients(w));
+    if (w->chunk_count == 1) {
+        return ashlar__walk_queue(w, 0, w->table->phase_count);
+    }
+    ASHLAR_HOST_NEW(w->clipped, w->extents[ASHLAR_AXIS_TIME].rows,
+                    "no host memory for the lengths of %zu sequences",
+                    w->extents[ASHLAR_AXIS_TIME].rows);
+    const ashlar_status status = run_chunks(w);
+    ashlar__host_free(w->clipped);
+    return status;
+}
+
+static ashlar_status take_block(ashlar_walking *w) {
+    return w->plan->bytes == 0
+               ? ASHLAR_OK
+               : ashlar_alloc_tagged(w->model->allocator, w->plan->bytes, ASHLAR_TAG_ACTIVATIONS,
+                                     w->stream, (void **)&w->block);
+}
+
+ashlar_status ashlar_model_run(ashlar_model *m, ashlar_walk walk, const ashlar_model_batch *given,
+                               ashlar_stream stream) {
+    const ashlar_model_batch batch = ASHLAR_OR_ZERO(ashlar_model_batch, given);
+    ashlar_walking w;
+    ASHLAR_TRY(prepare(m, walk, &batch, &w));
+    w.stream = stream;
+    for (ashlar_axis axis = 0; axis < m->axis_count; axis++) {
+        w.extents[axis] = ashlar__walk_extent(m, &w.plan->shape, axis);
+    }
+    ASHLAR_TRY(check_memory(&w));
+    if (walk == ASHLAR_WALK_TRAIN) { /* the weights are about to change */
+        ASHLAR_TRY(ashlar__model_drop_prepared(m));
+    }
+    w.seed = batch.seed != 0 ? batch.seed : ashlar__random_step(&m->seed);
+    ASHLAR_TRY(take_block(&w));
+    if (batch.address != NULL) {
+        *batch.address = w.block;
+    }
+    const ashlar_status status = queue_all(&w);
+    const ashlar_status given_back = ashlar_free(m->allocator, w.block);
+    return status == ASHLAR_OK ? given_back : status;
+}
+
+ashlar_status ashlar_model_dry_run(ashlar_model *m, ashlar_walk walk,
+                                   const ashlar_model_batch *given, ashlar_stream stream,
+                                   void **address) {
+    const ashlar_model_batch batch = ASHLAR_OR_ZERO(ashlar_model_batch, given);
+    ashlar_walking w;
+    ASHLAR_TRY(prepare(m, walk, &batch, &w));
+    w.stream = stream;
+    ASHLAR_TRY(take_block(&w));
+    if (address != NULL) {
+        *address = w.block;
+    }
+    return ashlar_free(m->allocator, w.block);
+}
+
+ashlar_status ashlar_model_get_need(ashlar_model *m, ashlar_walk walk,
+                                    const ashlar_model_batch *given, ashlar_model_need *out) {
+    const ashlar_model_batch batch = ASHLAR_OR_ZERO(ashlar_model_batch, given);
+    ashlar_walking w;
+    ASHLAR_TRY(prepare(m, walk, &batch, &w));
+    *out = (ashlar_model_need){.plan_bytes = w.plan->bytes,
+                               .bound_bytes = w.plan->bound,
+                               .carried_bytes = w.plan->carried,
+                               .phases = w.table->phase_count};
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_model_list_buffers(ashlar_model *m, ashlar_walk walk,
+                                        const ashlar_model_batch *given, ashlar_model_buffer *out,
+                                        size_t capacity, size_t *count) {
+    const ashlar_model_batch batch = ASHLAR_OR_ZERO(ashlar_model_batch, given);
+    ashlar_walking w;
+    ASHLAR_TRY(prepare(m, walk, &batch, &w));
+    *count = 0;
+    for (size_t i = 0; i < w.table->buffer_count; i++) {
+        const ashlar_walk_buffer *b = &w.table->buffers[i];
+        if (w.plan->places[i].bytes > 0) {
+            if (*count < capacity && out != NULL) {
+                out[*count] = (ashlar_model_buffer){.operation = b->tensor != NULL ? b->tensor->name
+                                                                 : b->node != NULL ? b->node->name
+                                                                                   : "",
+                                                    .role = b->role,
+                                                    .offset = w.plan->places[i].offset,
+                                                    .bytes = w.plan->places[i].bytes,
+                                                    .first = b->first,
+                                                    .last = b->last};
+            }
+            ++*count;
+        }
+    }
+    return ASHLAR_OK;
+}

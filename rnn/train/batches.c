@@ -1,0 +1,273 @@
+/* batches.c - draws batches, splits them, and keeps them in host and device memory. */
+#include "rnn/train/batches.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "allocator/base/checked.h"
+#include "allocator/base/host.h"
+
+/* ---- shards ---- */
+
+static size_t ranks_of(const ashlar_train_config *c) {
+    return c->ranks == NULL ? 1 : ashlar_ranks_count(c->ranks);
+}
+
+ashlar_shards ashlar__shards_of(const ashlar_train_config *c) {
+    const size_t ranks = ranks_of(c), all = c->shards > 0 ? c->shards : ranks;
+    const size_t rank = c->ranks == NULL ? 0 : ashlar_ranks_rank(c->ranks);
+    return (ashlar_shards){.all = all, .first = rank * (all / ranks), .count = all / ranks};
+}
+
+static size_t pieces_of(const ashlar_train_config *c) {
+    return c->accumulate == 0 ? 1 : c->accumulate;
+}
+
+size_t ashlar__shards_choose(size_t batch, size_t accumulate) {
+    size_t shards = 1;
+    while (shards < ASHLAR_SHARDS_MOST && batch % (2 * shards * accumulate) == 0) {
+        shards *= 2;
+    }
+    return shards;
+}
+
+ashlar_status ashlar__shards_check(const ashlar_train_config *c) {
+    const size_t ranks = ranks_of(c), pieces = pieces_of(c);
+    const size_t all = c->shards > 0 ? c->shards : ranks;
+    ASHLAR_FAIL_IF(all > ASHLAR_SHARDS_MOST && c->shards > 0, ASHLAR_EINVAL,
+                   "shards: %zu are more than %d", all, ASHLAR_SHARDS_MOST);
+    ASHLAR_FAIL_IF(c->shards > 0 && (all & (all - 1)) != 0, ASHLAR_EINVAL,
+                   "shards: %zu are no power of 2", all);
+    ASHLAR_FAIL_IF(
+        all % ranks != 0, ASHLAR_EINVAL,
+        "--reproducible: %zu ranks cannot share the %zu equal shards of a batch of %zu in "
+        "%zu pieces; take 1, 2, 4 or 8 ranks, and a --batch that 8 times --accumulate "
+        "divides",
+        ranks, all, c->batch, pieces);
+    ASHLAR_FAIL_IF(c->batch % (all * pieces) != 0, ASHLAR_EINVAL,
+                   "--batch: %zu sequences are not %zu equal shares of %zu pieces (--accumulate); "
+                   "take a multiple of %zu",
+                   c->batch, all, pieces, all * pieces);
+    ASHLAR_FAIL_IF(ashlar__shards_are_used(c) && ashlar__train_pads(c), ASHLAR_EINVAL,
+                   "--pad and --graphs: not with several ranks or --reproducible");
+    return ASHLAR_OK;
+}
+
+/* ---- how batches are split ---- */
+
+/* The square root of `value`, rounded up. In chunks of about that many steps, one chunk's buffers
+ * take about as much memory as the states at all borders. Chunks twice as long save nearly as much
+ * memory and cost less time. */
+static size_t root_up(size_t value) {
+    size_t root = (size_t)sqrt((double)value);
+    while (root * root < value) {
+        root++;
+    }
+    return root;
+}
+
+static void choose_split(ashlar_batches *b, const ashlar_train_config *c) {
+    const size_t longest = b->max_length;
+    const size_t part = c->bptt == 0 || c->bptt > longest ? longest : c->bptt;
+    const size_t chunk = c->recomputes_auto ? 2 * root_up(part) : c->recompute;
+    b->split = (ashlar_batch_split_config){.batch = c->batch,
+                                           .shards = b->shards.all,
+                                           .first = b->shards.first,
+                                           .own = b->shards.count,
+                                           .pieces = pieces_of(c),
+                                           .part = part < longest ? part : 0};
+    b->chunk = chunk < part ? chunk : 0; /* one chunk: not split */
+    const ashlar_batch_split split = ashlar__batch_split_make(&b->split, longest);
+    b->micro = split.micro;
+    b->count = split.count;
+    b->max_part_length = split.part;
+    b->max_parts = split.parts;
+}
+
+static ashlar_status take_drawn(ashlar_batches *b) {
+    const size_t grid = ashlar__batcher_array_bytes(b->batcher) / sizeof *b->words;
+    ASHLAR_HOST_NEW(b->words, 2 * grid + b->split.batch, "no host memory for a batch of %zu words",
+                    2 * grid);
+    b->drawn = (ashlar_batch){
+        .inputs = b->words, .targets = b->words + grid, .lengths = b->words + 2 * grid};
+    ASHLAR_HOST_NEW(b->buffers[0].tokens, ASHLAR_BATCHES_BUFFERS * b->max_parts,
+                    "no host memory for %zu parts", b->max_parts);
+    b->buffers[1].tokens = b->buffers[0].tokens + b->max_parts;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__batches_init(ashlar_batches *b, const ashlar_corpus *corpus,
+                                   const ashlar_train_config *c) {
+    const ashlar_batcher_config batcher = {.batch = c->batch,
+                                           .max_steps = c->max_length,
+                                           .seed = c->seed,
+                                           .stride = c->stride,
+                                           .held_out = c->held_out};
+    *b = (ashlar_batches){.corpus = corpus, .is_divided = ashlar__shards_are_used(c)};
+    ASHLAR_FAIL_IF(c->batch % pieces_of(c) != 0, ASHLAR_EINVAL,
+                   "--accumulate: %zu does not divide the %zu sequences of --batch", pieces_of(c),
+                   c->batch);
+    ASHLAR_TRY(ashlar__shards_check(c));
+    b->shards = ashlar__shards_of(c);
+    ASHLAR_TRY(ashlar__batcher_create(corpus, &batcher, &b->batcher));
+    b->sampler = ashlar__batcher_sampler(b->batcher);
+    b->max_length = ashlar__batcher_max_steps(b->batcher);
+    choose_split(b, c);
+    return take_drawn(b);
+}
+
+void ashlar__batches_finish(ashlar_batches *b) {
+    ashlar__batcher_destroy(b->batcher);
+    ashlar__host_free(b->words);
+    ashlar__host_free(b->buffers[0].tokens);
+}
+
+void ashlar__batches_describe(const ashlar_batches *b,
+                              char text[static ASHLAR_BATCHES_DATA_BYTES]) {
+    (void)snprintf(text, ASHLAR_BATCHES_DATA_BYTES, "%zu records, %zu bytes, %016" PRIx64,
+                   ashlar__corpus_count(b->corpus), ashlar__corpus_bytes(b->corpus),
+                   ashlar__corpus_checksum(b->corpus));
+}
+
+/* ---- memory ---- */
+
+enum { BUFFER_ALIGN = 256 };
+
+ashlar_status ashlar__batches_take(ashlar_batches *b, ashlar_allocator *allocator,
+                                   size_t carried_bytes, ashlar_stream stream) {
+    const ashlar_batch_split largest = ashlar__batch_split_make(&b->split, b->max_length);
+    const size_t words = largest.image + largest.extra, item = sizeof(int32_t);
+    size_t image, carried;
+    void *states = NULL;
+    ASHLAR_FAIL_IF(!ashlar__mul(words, item, &image) ||
+                       !ashlar__align_up(image, BUFFER_ALIGN, &image) ||
+                       !ashlar__mul(2 * b->micro, carried_bytes, &carried),
+                   ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address", words);
+    ASHLAR_TRY(ashlar_device_host_alloc(ashlar_allocator_device(allocator),
+                                        ASHLAR_BATCHES_BUFFERS * image, &b->host));
+    ASHLAR_TRY(ashlar_alloc_tagged(allocator, ASHLAR_BATCHES_BUFFERS * image, ASHLAR_TAG_BATCH,
+                                   stream, &b->device));
+    if (b->max_parts > 1) {
+        ASHLAR_TRY(
+            ashlar_alloc_tagged(allocator, carried, ASHLAR_TAG_ACTIVATIONS, stream, &states));
+        b->carried = states;
+    }
+    b->carried_bytes = carried_bytes;
+    b->buffer_words = words;
+    for (size_t i = 0; i < ASHLAR_BATCHES_BUFFERS; i++) {
+        b->buffers[i].host = (int32_t *)b->host + i * (image / item);
+        b->buffers[i].device = (int32_t *)b->device + i * (image / item);
+    }
+    return ASHLAR_OK;
+}
+
+void ashlar__batches_give(ashlar_batches *b, ashlar_allocator *allocator) {
+    if (allocator == NULL) {
+        return;
+    }
+    /* Cannot fail: this allocator gave the blocks, or they are NULL. */
+    ASHLAR_IGNORE(ashlar_free(allocator, b->carried));
+    ASHLAR_IGNORE(ashlar_free(allocator, b->device));
+    ashlar_device_host_free(ashlar_allocator_device(allocator), b->host);
+    b->host = b->device = b->carried = NULL;
+}
+
+/* ---- drawing ---- */
+
+void ashlar__batches_fill(ashlar_batches *b, size_t buffer,
+                          const ashlar_batch_split_config *split) {
+    ashlar_batches_buffer *s = &b->buffers[buffer];
+    s->split = ashlar__batch_split_make(split, b->drawn.steps);
+    ashlar__batch_split_fill(&s->split, &b->drawn, s->host);
+    for (size_t part = 0; part < s->split.parts; part++) {
+        s->tokens[part] = ashlar__batch_split_tokens(&s->split, part, b->drawn.lengths);
+    }
+}
+
+/* Pad the batch to the longest length of its range. */
+static void pad(ashlar_batches *b) {
+    const size_t steps = b->drawn.steps, padded = b->padded[steps];
+    const size_t from = steps * b->split.batch, count = (padded - steps) * b->split.batch;
+    memset(b->drawn.inputs + from, 0, count * sizeof b->drawn.inputs[0]);
+    memset(b->drawn.targets + from, 0, count * sizeof b->drawn.targets[0]);
+    b->drawn.steps = padded;
+}
+
+ashlar_drawn_batch ashlar__batches_next(ashlar_batches *b, size_t buffer) {
+    ashlar__batcher_next(b->batcher, &b->drawn);
+    const size_t length = b->drawn.steps;
+    if (b->padded != NULL) {
+        pad(b);
+    }
+    ashlar__batches_fill(b, buffer, &b->split);
+    return (ashlar_drawn_batch){.length = length,
+                                .tokens = b->drawn.tokens,
+                                .parts = b->buffers[buffer].split.parts,
+                                .epoch = b->drawn.epoch};
+}
+
+void ashlar__batches_make_dummy(ashlar_batches *b, size_t buffer, size_t length) {
+    const size_t cells = length * b->split.batch; /* fits: `length` is at most max_length */
+    memset(b->drawn.inputs, 0, cells * sizeof b->drawn.inputs[0]);
+    memset(b->drawn.targets, 0, cells * sizeof b->drawn.targets[0]);
+    for (size_t i = 0; i < b->split.batch; i++) {
+        b->drawn.lengths[i] = (int32_t)length;
+    }
+    b->drawn.steps = length;
+    ashlar__batches_fill(b, buffer, &b->split);
+}
+
+/* Where batches are padded, copy the whole buffer, so that the call is the same for every batch. */
+ashlar_status ashlar__batches_upload(const ashlar_batches *b, ashlar_device *device, size_t buffer,
+                                     ashlar_stream stream) {
+    const ashlar_batches_buffer *s = &b->buffers[buffer];
+    const size_t words = b->padded != NULL ? b->buffer_words : s->split.image;
+    return ashlar_copy_to_device(device, s->device, s->host, words * sizeof *s->host, stream);
+}
+
+/* ---- parts ---- */
+
+size_t ashlar__batches_length(const ashlar_batches *b, size_t buffer, size_t part) {
+    return ashlar__batch_split_window(&b->buffers[buffer].split, 0, part).steps;
+}
+
+/* The states of a micro-batch before part i. A micro-batch has two sets of states: each part reads
+ * one and writes the other. */
+static void *carried_set(const ashlar_batches *b, size_t micro, size_t i) {
+    return b->carried + (2 * micro + i % 2) * b->carried_bytes;
+}
+
+/* Each position's loss has the weight 1 / (tokens of the whole part). If the part is not split, a
+ * weight of 0 has the same effect: the loss then divides by its own tokens. */
+void ashlar__batches_get(const ashlar_batches *b, size_t buffer, size_t micro, size_t part,
+                         ashlar_batch_part *out) {
+    const ashlar_batches_buffer *s = &b->buffers[buffer];
+    const ashlar_batch_split *split = &s->split;
+    const ashlar_batch_window at = ashlar__batch_split_window(split, micro, part);
+    const bool is_whole = split->micro == 1 && (b->chunk == 0 || b->chunk >= split->part) &&
+                          !b->is_divided;
+    out->inputs[ASHLAR_TEXT_TOKENS] = s->device + at.inputs;
+    out->inputs[ASHLAR_TEXT_TARGETS] = s->device + at.targets;
+    out->batch = (ashlar_model_batch){
+        .batch = split->count,
+        .steps = at.steps,
+        .lengths = s->host + at.host_lengths,
+        .lengths_at = s->device + at.lengths,
+        .inputs = out->inputs,
+        .weight = is_whole ? 0 : 1 / (double)s->tokens[part],
+        .chunk = b->chunk,
+        .before = part == 0 ? NULL : carried_set(b, micro, part),
+        .after = part + 1 == split->parts ? NULL : carried_set(b, micro, part + 1),
+    };
+}
+
+ashlar_model_batch ashlar__batches_shape(const ashlar_batches *b, size_t length) {
+    static const int32_t given; /* only that lengths are given is read */
+    return (ashlar_model_batch){.batch = b->count,
+                                .steps = length,
+                                .lengths = &given,
+                                .lengths_at = &given,
+                                .chunk = b->chunk};
+}

@@ -1,0 +1,693 @@
+/* test_model_engine.c - what a model refuses, by name; weights that are tied, shared and frozen; an
+ * operation of the caller's; what draws differ; memory: failures, the dry run, the warm-up. */
+#include "tests/rnn/engine/engine_fixture.h"
+
+#include <ashlar/plan.h>
+
+#include "tests/strict.h"
+
+#define DEVICE "memory=64MiB,mode=adversarial"
+
+enum { T = 4, B = 3, V = 5, W = 3 };
+
+static const bool no_targets[INPUTS];
+
+/* ---- an operation of the caller's: y[t] = w y[t - 1] + x[t], and a loss: the mean of y^2 / 2 ----
+ */
+
+static void *kept_at; /* in the last forward pass */
+
+static size_t count_of(const ashlar_operand_data *t) {
+    return t->extent.steps * t->extent.rows * t->width;
+}
+
+/* Kept: y[t - 1] for each t, and then the gradients of y[t] for the weights. */
+static ashlar_status size_running(void *user, const ashlar_operation_call *c,
+                                  ashlar_operation_sizes *out) {
+    const size_t row = c->inputs[0].extent.rows * c->inputs[0].width * sizeof(double);
+    (void)user;
+    *out = (ashlar_operation_sizes){.kept_bytes = 2 * row * c->inputs[0].extent.steps,
+                                    .work_bytes = {row, row, 0},
+                                    .carried_bytes = row};
+    return ASHLAR_OK;
+}
+
+static ashlar_status queue_running(void *user, const ashlar_operation_call *c,
+                                   ashlar_stream stream) {
+    const size_t n = count_of(&c->inputs[0]), width = c->inputs[0].width;
+    const size_t row = n / c->inputs[0].extent.steps;
+    const double *w = c->weights[0].value, *x = c->inputs[0].value, *dy = c->outputs[0].gradient;
+    double *y = c->outputs[0].value, *dx = c->inputs[0].gradient, *state = c->work, *old = c->kept;
+    const bool is_forward = c->phase == ASHLAR_PHASE_FORWARD;
+    const void *first = is_forward ? c->before : c->after_gradient;
+    (void)user;
+    ASHLAR_TRY(ashlar_stream_synchronize(device, stream));
+    for (size_t i = 0; i < row && state != NULL; i++) {
+        state[i] = first != NULL ? ((const double *)first)[i] : 0;
+    }
+    for (size_t i = 0; i < n && is_forward; i++) {
+        if (old != NULL) {
+            old[i] = state[i % row];
+        }
+        y[i] = state[i % row] = w[i % width] * state[i % row] + x[i];
+    }
+    for (size_t i = n; c->phase == ASHLAR_PHASE_BACKWARD && i-- > 0;) {
+        const double d = state[i % row] + (dy != NULL ? dy[i] : 0);
+        old[n + i] = d;
+        state[i % row] = w[i % width] * d;
+        if (dx != NULL) {
+            dx[i] = d;
+        }
+    }
+    for (size_t i = 0; i < n && c->phase == ASHLAR_PHASE_BACKWARD_WEIGHTS; i++) {
+        ((double *)c->weights[0].gradient)[i % width] += old[n + i] * old[i];
+    }
+    void *last = is_forward ? c->after : c->before_gradient;
+    if (last != NULL && state != NULL) {
+        memcpy(last, state, row * sizeof(double));
+    }
+    kept_at = is_forward ? c->kept : kept_at;
+    return ASHLAR_OK;
+}
+
+static ashlar_status queue_half(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
+    const size_t n = count_of(&c->inputs[0]);
+    const double *y = c->inputs[0].value, weight = c->weight > 0 ? c->weight : 1 / (double)n;
+    double *dy = c->inputs[0].gradient;
+    (void)user;
+    ASHLAR_TRY(ashlar_stream_synchronize(device, stream));
+    for (size_t i = 0; i < n; i++) {
+        *c->loss += weight * y[i] * y[i] / 2;
+        if (dy != NULL) {
+            dy[i] = weight * y[i] * (c->scale != NULL ? *c->scale : 1);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static const ashlar_operation running = {.name = "running",
+                                         .sizes = size_running,
+                                         .queue = queue_running,
+                                         .has_weights_phase = true,
+                                         .carries = true,
+                                         .is_local = true},
+                              half = {.name = "half",
+                                      .queue = queue_half,
+                                      .is_loss = true,
+                                      .is_local = true};
+
+static ashlar_tensor *add_running(ashlar_tensor *x) {
+    const ashlar_operation_shape shape = {.input_count = 1,
+                                          .output_count = 1,
+                                          .weight_count = 1,
+                                          .inputs = {x},
+                                          .axes = {ASHLAR_AXIS_TIME},
+                                          .widths = {W},
+                                          .weight_names = {"running.weight"},
+                                          .weight_rows = {1},
+                                          .weight_widths = {W}};
+    ashlar_tensor *out[ASHLAR_OPERATION_OUTPUTS];
+    ashlar_model_operation(model, &running, &shape, out);
+    return out[0];
+}
+
+static void add_half(ashlar_tensor *y) {
+    const ashlar_operation_shape shape = {.input_count = 1, .inputs = {y}};
+    ashlar_tensor *out[ASHLAR_OPERATION_OUTPUTS];
+    ashlar_model_operation(model, &half, &shape, out);
+}
+
+/* ---- a model with all there is ---- */
+
+static ashlar_rnn_config lstm = {.hidden = W, .layers = 2, .cell = ASHLAR_RNN_LSTM, .dropout = 0.5};
+
+static void declare_all(bool has_loop) {
+    static const double weights[V] = {1, 2, 0.5, 1, 3};
+    const ashlar_loss_options options = {.class_weights = weights};
+    ashlar_tensor *tokens = ashlar_model_input(model, "tokens", ASHLAR_AXIS_TIME, 0);
+    ashlar_tensor *targets = ashlar_model_input(model, "targets", ASHLAR_AXIS_TIME, 0);
+    ashlar_tensor *x = ashlar_model_embedding(model, "embedding", tokens, 2, W);
+    x = add_running(ashlar_model_dropout(model, x, 0.5));
+    x = ashlar_model_rnn(model, "lstm", x, &lstm, NULL).y;
+    if (has_loop) {
+        ashlar_model *body = ashlar_model_loop(model, ASHLAR_AXIS_TIME, false);
+        ashlar_tensor *old = ashlar_loop_carried(body, NULL, W);
+        ashlar_tensor *step = ashlar_loop_step(body, x);
+        ashlar_tensor *next =
+            ashlar_model_linear(body, "inner", ashlar_model_concatenate(body, old, step), W, true);
+        ashlar_loop_carry(body, old, next);
+        x = ashlar_loop_end(body, next);
+    }
+    ashlar_tensor *logits = ashlar_model_linear(model, "linear", x, V, true);
+    ashlar_model_loss(model, ASHLAR_LOSS_CROSS_ENTROPY, logits, targets, &options);
+    ashlar_model_output(model, logits);
+}
+
+/* ---- declarations ---- */
+
+/* What an error says, and the mistake that it tells of. The last ones have the body of a loop. */
+#define MISTAKES(X)                                                                                \
+    X("input 0 of bad is NULL", ashlar_model_linear(m, "bad", NULL, 3, true))                      \
+    X("input 0 of bad is another model's", ashlar_model_linear(m, "bad", foreign, 3, true))        \
+    X("bad reads tokens, which has tokens", ashlar_model_linear(m, "bad", k, 3, true))             \
+    X("bad: a width of 0", ashlar_model_linear(m, "bad", x, 0, true))                              \
+    X("a layer without a name: ", ashlar_model_linear(m, NULL, x, 3, true))                        \
+    X("weight linear.weight is declared before", ashlar_model_linear(m, "linear", x, W + 1, true)) \
+    X("bad: 3 classes of width 3, of vectors", ashlar_model_embedding(m, "bad", x, 3, 3))          \
+    X("bad: 0 classes", ashlar_model_embedding(m, "bad", k, 0, 3))                                 \
+    X("bad reads tokens", ashlar_model_rnn(m, "bad", k, &lstm, NULL))                              \
+    X("bad reads vectors of width 3", ashlar_model_rnn(m, "bad", x, &wide, NULL))                  \
+    X("bad: ", ashlar_model_rnn(m, "bad", x, &none, NULL))                                         \
+    X("bad reads vectors", ashlar_model_rnn(m, "bad", x, &lstm, &states))                          \
+    X("bad: state plain has width 3 on axis 0", ashlar_model_rnn(m, "bad", x, &lstm, &cells))      \
+    X("add: vectors has width 3 on axis 1, plain",                                                 \
+      ashlar_model_element(m, ASHLAR_ELEMENT_ADD, x, p))                                           \
+    X("is no kind of elements", ashlar_model_element(m, ASHLAR_ELEMENT_KIND_COUNT, x, p))          \
+    X("tanh reads r, which has the states of layers",                                              \
+      ashlar_model_element(m, ASHLAR_ELEMENT_TANH, ashlar_model_rnn(m, "r", x, &one, NULL).h,      \
+                           NULL))                                                                  \
+    X("a dropout of 1", ashlar_model_dropout(m, x, 1))                                             \
+    X("concatenate: vectors is on axis 1, plain on axis 0", ashlar_model_concatenate(m, x, p))     \
+    X("slice: columns 2 to 4 of vectors, which has 3", ashlar_model_slice(m, x, 2, 2))             \
+    X("last layer: vectors is no state", ashlar_model_last_layer(m, x))                            \
+    X("pool: plain is on no axis of time", ashlar_model_pool(m, ASHLAR_POOL_MEAN, p))              \
+    X("argmax reads tokens", ashlar_model_argmax(m, k))                                            \
+    X("loss 0 of linear, of width 3 on axis 1: the targets vectors",                               \
+      ashlar_model_loss(m, ASHLAR_LOSS_CROSS_ENTROPY, y, x, NULL))                                 \
+    X("loss of linear: smoothing 1",                                                               \
+      ashlar_model_loss(m, ASHLAR_LOSS_CROSS_ENTROPY, y, k, &smooth))                              \
+    X("the weights of positions, vectors",                                                         \
+      ashlar_model_loss(m, ASHLAR_LOSS_SQUARED, y, x,                                              \
+                        &(ashlar_loss_options){.position_weights = x}))                            \
+    X("input bad: axis 5", ashlar_model_input(m, "bad", 5, 1))                                     \
+    X("vectors is an input", ashlar_model_output(m, x))                                            \
+    X("linear is an input, or in a loop, or an output already", ashlar_model_output(m, y),         \
+      ashlar_model_output(m, y))                                                                   \
+    X("there is no axis 5", ashlar_model_axis(m, 5))                                               \
+    X("more than 8 axes", for (int n = 0; n < 8; n++) ashlar_model_axis(m, 1))                     \
+    X("operation odd has no name or queue()", shape.inputs[0] = x,                                 \
+      ashlar_model_operation(m, &nameless, &shape, out))                                           \
+    X("input 0 of running is NULL", ashlar_model_operation(m, &running, &shape, out))              \
+    X("operation half has no name", shape.inputs[0] = x,                                           \
+      ashlar_model_operation(m, &half, &shape, out))                                               \
+    X("weight r is declared before", ashlar_model_rnn(m, "r", x, &one, NULL),                      \
+      ashlar_model_rnn(m, "r", x, &other, NULL))                                                   \
+    X("linear.weight is tied to other behind its layer",                                           \
+      ashlar_model_tie(m, "linear.weight", "other"))                                               \
+    X("next.weight is tied to other, which is not declared before",                                \
+      ashlar_model_tie(m, "next.weight", "other"), ashlar_model_linear(m, "next", x, W, true))     \
+    X("lost.weight is tied to linear.weight, but no layer",                                        \
+      ashlar_model_tie(m, "lost.weight", "linear.weight"))                                         \
+    X("a loop over axis 0", ashlar_model_loop(m, ASHLAR_AXIS_NONE, false))                         \
+    X("this is no loop's body", ashlar_loop_end(m, x))                                             \
+    X("this is no loop's body", ashlar_loop_carry(m, x, x))                                        \
+    X("a loop has no end", (void)0)                                                                \
+    X("a loop carries a value whose next one is not given", ashlar_loop_end(body, s))              \
+    X("plain is on axis 0, the loop goes over axis 1", ashlar_loop_step(body, p))                  \
+    X("input 0 of a loop is NULL", ashlar_loop_step(body, NULL))                                   \
+    X("input 0 of a loop is another model's", ashlar_loop_use(body, foreign))                      \
+    X("begins with vectors, which is on axis 1", ashlar_loop_carried(body, x, 0))                  \
+    X("a loop cannot carry", ashlar_loop_carry(body, s, s))                                        \
+    X("a loop cannot carry", ashlar_loop_carry(body, c, s), ashlar_loop_carry(body, c, s))         \
+    X("a loop cannot collect", for (int n = 0; n < 5; n++) ashlar_loop_collect(body, s, out))      \
+    X("not inside another loop", ashlar_model_loop(body, ASHLAR_AXIS_TIME, false))                 \
+    X("bad: the body of a loop has no inputs",                                                     \
+      ashlar_model_input(body, "bad", ASHLAR_AXIS_NONE, 1))                                        \
+    X("loss of loop: collect it", ashlar_model_loss(body, ASHLAR_LOSS_SQUARED, s, s, NULL))        \
+    X("inner is an input, or in a loop",                                                           \
+      ashlar_model_output(body, ashlar_model_linear(body, "inner", s, W, true)))                   \
+    X("input 0 of bad is another model's", ashlar_model_linear(body, "bad", x, 3, true))           \
+    X("a loop reads more than 8 tensors", for (int n = 0; n < 9; n++) ashlar_loop_use(body, p);    \
+      ashlar_loop_carry(body, c, s), ashlar_loop_end(body, s))                                     \
+    X("dropout is declared after the commit, or the end of its loop",                              \
+      ashlar_loop_carry(body, c, s), ashlar_loop_end(body, s), ashlar_model_dropout(body, s, 0))
+
+#define TRY(text, ...) \
+    if (at++ == i) {   \
+        __VA_ARGS__;   \
+        return text;   \
+    }
+
+/* Make the i-th mistake; returns what the error says of it, NULL: there are no more. */
+static const char *mistake(size_t i, ashlar_model *m, ashlar_tensor *foreign) {
+    const ashlar_loss_options smooth = {.smoothing = 1};
+    const ashlar_rnn_config wide = {.input = W + 1, .hidden = 2, .layers = 1}, none = {0},
+                            one = {.hidden = 2, .layers = 1, .bias = ASHLAR_RNN_BIAS_INPUT},
+                            other = {.hidden = 2, .layers = 1, .bias = ASHLAR_RNN_BIAS_RECURRENT};
+    size_t at = 0;
+    const ashlar_operation nameless = {.name = "odd"};
+    ashlar_operation_shape shape = {.input_count = 1, .output_count = 1};
+    ashlar_tensor *k = ashlar_model_input(m, "tokens", ASHLAR_AXIS_TIME, 0), *out[4];
+    ashlar_tensor *x = ashlar_model_input(m, "vectors", ASHLAR_AXIS_TIME, W);
+    ashlar_tensor *p = ashlar_model_input(m, "plain", ASHLAR_AXIS_NONE, W);
+    ashlar_tensor *y = ashlar_model_linear(m, "linear", x, W, true);
+    const ashlar_rnn_states states = {.h = p}, cells = {.h = p, .c = p};
+    ashlar_model *body = i < 40 ? NULL : ashlar_model_loop(m, ASHLAR_AXIS_TIME, false);
+    ashlar_tensor *s = i < 41 ? NULL : ashlar_loop_step(body, x);
+    ashlar_tensor *c = i < 41 ? NULL : ashlar_loop_carried(body, p, 0);
+    MISTAKES(TRY)
+    return NULL;
+}
+
+CASE(the_first_mistake_is_told_by_the_commit_in_one_line) {
+    const char *text = "";
+    for (size_t i = 0; text != NULL; i++) {
+        ashlar_model *other = NULL;
+        REQUIRE(open_model(DEVICE, 1));
+        REQUIRE(ashlar_model_create(allocator, ASHLAR_F64, &other) == ASHLAR_OK);
+        text = mistake(i, model, ashlar_model_input(other, "foreign", ASHLAR_AXIS_TIME, W));
+        if (text != NULL) {
+            if (model->status != ASHLAR_OK) { /* what comes later changes nothing */
+                CHECK(ashlar_model_input(model, "later", ASHLAR_AXIS_TIME, 1) == NULL);
+                CHECK(ashlar_model_dropout(model, NULL, 2) == NULL);
+            }
+            CHECK_FAILS(ashlar_model_commit(model, ASHLAR_REGIONS_ALL, streams[0]), ASHLAR_EINVAL,
+                        text);
+            CHECK(strchr(ashlar_error_detail(), '\n') == NULL);
+        }
+        ashlar_model_destroy(other);
+        close_model();
+    }
+}
+
+/* ---- weights ---- */
+
+/* A chain of linear layers and a loss; returns the batch. */
+static ashlar_model_batch chain(const char *const *names, size_t count) {
+    ashlar_tensor *x = ashlar_model_input(model, "x", ASHLAR_AXIS_TIME, W);
+    for (size_t i = 0; i < count; i++) {
+        x = ashlar_model_linear(model, names[i], x, W, false);
+        x = ashlar_model_dropout(model, x, 0.3);
+    }
+    add_half(x);
+    CHECK(commit(3) == ASHLAR_OK);
+    return draw_batch(T, B, false);
+}
+
+CASE(the_gradients_of_all_uses_of_a_weight_add_up) {
+    for (int is_tied = 0; is_tied < 2; is_tied++) {
+        static const char *const names[][3] = {{"a", "b", "a"}, {"a", "b", "c"}};
+        REQUIRE(open_model(DEVICE, 1));
+        if (is_tied != 0) {
+            ashlar_model_tie(model, "c.weight", "a.weight");
+        }
+        const ashlar_model_batch b = chain(names[is_tied], 3);
+        CHECK_ZU(ashlar_arena_tensor_count(ashlar_model_arena(model)), 2);
+        check_gradients(&b, 18, no_targets);
+        close_model();
+    }
+}
+
+CASE_WITH(what_is_frozen_has_no_gradient_and_still_drops, open_model(DEVICE, 1)) {
+    static const char *const names[] = {"a", "b", "c"};
+    ashlar_model_need all, some;
+    const ashlar_model_batch b = chain(names, 3);
+    CHECK(ashlar_model_get_need(model, ASHLAR_WALK_TRAIN, &b, &all) == ASHLAR_OK);
+    (void)run(ASHLAR_WALK_TRAIN, &b);
+    expect();
+    const double *const trained =
+        ashlar_arena_view(ashlar_model_arena(model), ASHLAR_REGION_GRADIENTS, 2);
+    CHECK(ashlar_model_freeze(model, "a", true) == ASHLAR_OK);
+    CHECK(ashlar_model_freeze(model, "b", true) == ASHLAR_OK);
+    CHECK(ashlar_model_get_need(model, ASHLAR_WALK_TRAIN, &b, &some) == ASHLAR_OK);
+    CHECK_ZU(some.phases, all.phases - 4); /* both layers, and the dropouts behind them */
+    (void)run(ASHLAR_WALK_TRAIN, &b);
+    CHECK(*loss == expected_loss);
+    for (size_t i = 0; i < region_count(); i++) {
+        const double *const at = region(ASHLAR_REGION_GRADIENTS) + i;
+        CHECK(*at == (at >= trained ? expected[i] : 0));
+    }
+    CHECK(ashlar_model_freeze(model, "", false) == ASHLAR_OK);
+    (void)run(ASHLAR_WALK_TRAIN, &b);
+    check_same(0);
+    CHECK_FAILS(ashlar_model_freeze(model, "d", true), ASHLAR_EINVAL, "\"d\"");
+}
+
+/* Values, and gradients, that are live together in one phase alone. */
+CASE_WITH(a_chain_of_elements_lies_in_one_place, open_model(DEVICE, 1)) {
+    static const char *const names[] = {"a"};
+    static const char *const roles[] = {"value", "gradient"};
+    ashlar_model_buffer buffers[20];
+    size_t count;
+    const ashlar_model_batch b = chain(names, 1);
+    REQUIRE(ashlar_model_list_buffers(model, ASHLAR_WALK_TRAIN, &b, buffers, 20, &count) ==
+            ASHLAR_OK);
+    for (size_t k = 0; k < 2; k++) {
+        size_t found = 0, first = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (strcmp(buffers[i].role, roles[k]) == 0) {
+                first = found++ == 0 ? buffers[i].offset : first;
+                CHECK_ZU(buffers[i].offset, first);
+            }
+        }
+        CHECK_ZU(found, 2);
+    }
+}
+
+/* ---- an operation of the caller's ---- */
+
+static ashlar_model_batch open_running(void) {
+    ashlar_tensor *x = ashlar_model_input(model, "x", ASHLAR_AXIS_TIME, W);
+    x = ashlar_model_linear(model, "linear", x, W, true);
+    add_half(add_running(x));
+    CHECK(commit(3) == ASHLAR_OK);
+    const ashlar_model_batch b = draw_batch(T, B, false);
+    for (size_t i = 0; i < region_count(); i++) { /* a weight of 1 row is not drawn alone */
+        region(ASHLAR_REGION_PARAMETERS)[i] = 0.3 + ashlar__random_uniform(&rng);
+    }
+    return b;
+}
+
+CASE_WITH(an_operation_of_the_callers_is_one_of_the_models, open_model(DEVICE, 1)) {
+    ashlar_model_buffer buffers[40];
+    void *block = NULL;
+    size_t count;
+    ashlar_model_batch b = open_running();
+    b.weight = 0.1;
+    check_gradients(&b, 15, no_targets);
+    (void)run(ASHLAR_WALK_TRAIN, &b);
+    expect();
+    CHECK(ashlar_model_dry_run(model, ASHLAR_WALK_TRAIN, &b, streams[0], &block) == ASHLAR_OK);
+    CHECK(ashlar_model_list_buffers(model, ASHLAR_WALK_TRAIN, &b, buffers, 40, &count) ==
+          ASHLAR_OK);
+    bool is_found = false;
+    for (size_t i = 0; i < count && i < 40; i++) { /* the walk's block is that of the dry run */
+        is_found |= strcmp(buffers[i].role, "kept for backward") == 0 &&
+                    strcmp(buffers[i].operation, "running") == 0 &&
+                    (char *)block + buffers[i].offset == (char *)kept_at;
+    }
+    CHECK(is_found);
+    for (b.chunk = 1; b.chunk < T; b.chunk++) {
+        (void)run(ASHLAR_WALK_TRAIN, &b);
+        check_same(1e-13);
+    }
+    const void *late[] = {(double *)drawn.inputs[0] + B * W};
+    double *state = (void *)take(B * W * sizeof *state, streams[0]);
+    b.chunk = 0;
+    b.steps = 1;
+    b.after = state;
+    (void)run(ASHLAR_WALK_TEST, &b); /* from a first window to a second */
+    b = (ashlar_model_batch){.batch = B,
+                             .steps = T - 1,
+                             .inputs = late,
+                             .before = state,
+                             .loss = loss,
+                             .weight = b.weight};
+    go(ASHLAR_WALK_TEST, &b);
+    CHECK_NEAR(*loss, expected_loss, 1e-13, 1e-13);
+    give((void *)state);
+}
+
+/* ---- losses and dropouts ---- */
+
+/* The factor multiplies the loss, too; the scale its gradient alone. */
+CASE_WITH(losses_have_their_factors_and_gradients_the_scale, open_model(DEVICE, 1)) {
+    static const ashlar_loss_kind kinds[] = {ASHLAR_LOSS_CROSS_ENTROPY, ASHLAR_LOSS_HUBER};
+    ashlar_tensor *x = ashlar_model_input(model, "x", ASHLAR_AXIS_TIME, W);
+    x = ashlar_model_linear(model, "linear", x, W, true);
+    for (int k = 0; k < 2; k++) {
+        ashlar_tensor *z = ashlar_model_input(model, "z", ASHLAR_AXIS_TIME, k == 0 ? 0 : W);
+        ashlar_model_loss(model, kinds[k], x, z, &(ashlar_loss_options){.factor = 0});
+        ashlar_model_loss(model, kinds[k], x, z, &(ashlar_loss_options){.factor = 2});
+        ashlar_model_loss(model, kinds[k], x, z, &(ashlar_loss_options){.factor = 5});
+    }
+    REQUIRE(commit(1) == ASHLAR_OK);
+    ashlar_model_batch b = draw_batch(T, B, false);
+    memset(region(ASHLAR_REGION_PARAMETERS), 0, region_count() * sizeof(double));
+    double squares = 0;
+    for (size_t i = 0; i < T * B * W; i++) {
+        const double z = ((double *)drawn.inputs[2])[i];
+        squares += z * z / 2 / (T * B * W);
+    }
+    CHECK_NEAR(run(ASHLAR_WALK_TRAIN, &b), 8 * (log(W) + squares), 1e-12, 1e-12);
+    expect();
+    double *scale = (void *)take(sizeof *scale, streams[0]);
+    *scale = 4;
+    b.scale = scale;
+    CHECK(run(ASHLAR_WALK_TRAIN, &b) == expected_loss);
+    for (size_t i = 0; i < region_count(); i++) {
+        CHECK(region(ASHLAR_REGION_GRADIENTS)[i] == 4 * expected[i]);
+    }
+    give((void *)scale);
+}
+
+CASE_WITH(a_mask_zeroes_what_lies_past_the_lengths, open_model(DEVICE, 1)) {
+    static const int32_t lengths[B] = {1, T, 2};
+    ashlar_tensor *x = ashlar_model_input(model, "x", ASHLAR_AXIS_TIME, W);
+    x = ashlar_model_element(model, ASHLAR_ELEMENT_MASK, x, NULL);
+    ashlar_model_output(model, x);
+    add_half(ashlar_model_linear(model, "linear", x, W, true));
+    REQUIRE(commit(1) == ASHLAR_OK);
+    ashlar_model_batch b = draw_batch(T, B, false);
+    double *const out = drawn.gradients[0];
+    b.lengths = lengths;
+    b.outputs = drawn.gradients;
+    go(ASHLAR_WALK_PREDICT, &b);
+    for (size_t i = 0; i < T * B * W; i++) {
+        const bool is_valid = i / W / B < (size_t)lengths[i / W % B];
+        CHECK(out[i] == (is_valid ? ((double *)drawn.inputs[0])[i] : 0));
+    }
+}
+
+/* Where ones go through dropouts at several places of a model, others are zeroed at each place and
+ * step; none in a test. The places: two in the model, and two in loops; or, since a batch is cut
+ * into chunks, in stacks with the same weights. */
+static void check_places(bool in_chunks) {
+    enum { PLACES = 4, WIDTH = 64 };
+    static double values[PLACES][T][WIDTH];
+    const ashlar_rnn_config stack = {.hidden = WIDTH, .layers = 2, .dropout = 0.5};
+    void *outputs[PLACES];
+    REQUIRE(open_model(DEVICE, 1));
+    ashlar_tensor *x = ashlar_model_input(model, "x", ASHLAR_AXIS_TIME, WIDTH), *y;
+    for (size_t i = 0; i < PLACES; i++) {
+        if (i < 2) {
+            y = ashlar_model_dropout(model, x, 0.5);
+        } else if (in_chunks) {
+            y = ashlar_model_rnn(model, "stack", x, &stack, NULL).y;
+        } else {
+            ashlar_model *body = ashlar_model_loop(model, ASHLAR_AXIS_TIME, false);
+            y = ashlar_loop_end(body, ashlar_model_dropout(body, ashlar_loop_step(body, x), 0.5));
+        }
+        add_half(ashlar_model_linear(model, "linear", y, W, true));
+        ashlar_model_output(model, y);
+        outputs[i] = take(sizeof values[i], streams[0]);
+    }
+    REQUIRE(commit(1) == ASHLAR_OK);
+    ashlar_model_batch b = draw_batch(T, 1, false);
+    for (size_t i = 0; i < (size_t)T * WIDTH; i++) {
+        ((double *)drawn.inputs[0])[i] = 1;
+    }
+    b.outputs = outputs;
+    for (int walk = 0; walk < ASHLAR_WALK_COUNT; walk++) {
+        const bool trains = walk == ASHLAR_WALK_TRAIN;
+        b.chunk = in_chunks && walk != ASHLAR_WALK_PREDICT ? 1 : 0;
+        go((ashlar_walk)walk, &b);
+        for (size_t i = 0; i < PLACES * T; i++) {
+            double *const now = values[i / T][i % T], *const last = values[2][i % T];
+            memcpy(now, (double *)outputs[i / T] + i % T * WIDTH, sizeof values[0][0]);
+            for (size_t k = 0; k < i && trains; k++) {
+                CHECK(memcmp(now, values[k / T][k % T], sizeof values[0][0]) != 0);
+            }
+            for (size_t k = 0; k < WIDTH && !trains; k++) {
+                CHECK(in_chunks && i / T >= 2 ? now[k] == last[k] : now[k] == 1);
+            }
+        }
+    }
+    for (size_t i = 0; i < PLACES; i++) {
+        give(outputs[i]);
+    }
+    close_model();
+}
+
+CASE(each_dropout_draws_for_itself) {
+    check_places(false);
+    check_places(true);
+}
+
+/* ---- what a walk refuses ---- */
+
+static int32_t on_host[1 << 12];
+
+/* The batch with one thing changed by `...` is refused so; the batch itself never is. */
+#define REFUSED(walk, wanted, text, ...)                                                   \
+    do {                                                                                   \
+        ashlar_model_batch b = good;                                                       \
+        __VA_ARGS__;                                                                       \
+        CHECK_FAILS(ashlar_model_run(model, (walk), &b, streams[0]), (wanted), (text));    \
+        CHECK(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &good, streams[0]) == ASHLAR_OK); \
+    } while (0)
+
+#define INVALID(text, ...) REFUSED(ASHLAR_WALK_TRAIN, ASHLAR_EINVAL, text, __VA_ARGS__)
+#define FOREIGN(name, ...) INVALID("ashlar_model_run: " name ", ", __VA_ARGS__)
+
+CASE(a_batch_that_cannot_be_is_refused_by_name) {
+    int32_t lengths[B] = {1, 2, T};
+    const void *inputs[2] = {on_host};
+    void *outputs[1] = {on_host}, *gradients[2] = {NULL, on_host};
+    REQUIRE(open_model("memory=64MiB," STRICT_NOT_HERE, 1));
+    declare_all(true);
+    ashlar_model_batch good = {0};
+    CHECK_FAILS(ashlar_model_run(model, ASHLAR_WALK_TEST, &good, streams[0]), ASHLAR_EINVAL,
+                "not committed");
+    CHECK_FAILS(ashlar_model_init(model, ASHLAR_INIT_ASHLAR, 1, streams[0]), ASHLAR_EINVAL,
+                "not committed");
+    CHECK_FAILS(ashlar_model_commit(model, 0, streams[0]), ASHLAR_EINVAL, "regions");
+    CHECK_ZU(stats_now().live_blocks, 2); /* the loss, the weights of classes */
+    REQUIRE(commit(1) == ASHLAR_OK);
+    CHECK_ZU(stats_now().live_blocks, 2 + 4);
+    CHECK_FAILS(ashlar_model_commit(model, ASHLAR_REGIONS_ALL, streams[0]), ASHLAR_EINVAL,
+                "committed before");
+    good = draw_batch(T, B, false);
+    good.lengths = lengths;
+    inputs[1] = drawn.inputs[1];
+    INVALID("a batch of 0 sequences", b.batch = 0);
+    INVALID("a batch of 0 steps on axis 1", b.steps = 0);
+    INVALID("lengths[1] of axis 1 is 0; it must be 1 to 4", b.lengths = (int32_t[]){1, 0, 1});
+    INVALID("lengths[2] of axis 1 is 5", b.lengths = (int32_t[]){1, 1, T + 1});
+    INVALID("lengths", b.lengths = (const int32_t *)(void *)loss);
+    INVALID("in chunks", b.chunk = 1);
+    FOREIGN("lengths_at", b.lengths_at = on_host);
+    INVALID("lengths_at of axis 1 without lengths", b.lengths_at = b.lengths, b.lengths = NULL);
+    FOREIGN("tokens", b.inputs = inputs);
+    FOREIGN("linear", b.outputs = outputs);
+    FOREIGN("targets", b.input_gradients = gradients);
+    FOREIGN("loss", b.loss = (double *)(void *)on_host);
+    FOREIGN("scale", b.scale = (double *)(void *)on_host);
+    FOREIGN("weight_at", b.weight_at = (double *)(void *)on_host);
+    FOREIGN("seed_at", b.seed_at = (uint64_t *)(void *)on_host);
+    FOREIGN("before", b.before = on_host);
+    FOREIGN("after", b.after = on_host);
+    INVALID("tokens", b.inputs = NULL);
+    INVALID("loss", b.loss = NULL);
+    REFUSED(ASHLAR_WALK_PREDICT, ASHLAR_EINVAL, "nothing to predict", (void)0);
+    REFUSED(ASHLAR_WALK_PREDICT, ASHLAR_EINVAL, "not made in chunks", b.chunk = 1);
+    REFUSED(ASHLAR_WALK_COUNT, ASHLAR_EINVAL, "is no walk", (void)0);
+    REFUSED(ASHLAR_WALK_TRAIN, ASHLAR_EOVERFLOW, "too large", b.batch = SIZE_MAX / 2);
+    REFUSED(ASHLAR_WALK_TRAIN, ASHLAR_EOVERFLOW, "", b.batch = SIZE_MAX / 512);
+    good.batch = 1 << 20;
+    CHECK(ashlar_model_dry_run(model, ASHLAR_WALK_TRAIN, &good, streams[0], NULL) == ASHLAR_ENOMEM);
+}
+
+/* ---- memory ---- */
+
+static ashlar_model_batch batch;
+
+/* A whole life of a model. */
+static ashlar_status live(void) {
+    ashlar_model_batch b = batch;
+    void *outputs[] = {drawn.gradients[2]};
+    ashlar_model_destroy(model);
+    model = NULL;
+    ASHLAR_TRY(ashlar_model_create(allocator, ASHLAR_F64, &model));
+    declare_all(true);
+    ASHLAR_TRY(ashlar_model_commit(model, ASHLAR_REGIONS_ALL, streams[0]));
+    ASHLAR_TRY(ashlar_model_init(model, ASHLAR_INIT_PYTORCH, 1, streams[0]));
+    *loss = 0;
+    ASHLAR_TRY(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]));
+    b.outputs = outputs;
+    ASHLAR_TRY(ashlar_model_run(model, ASHLAR_WALK_PREDICT, &b, streams[0]));
+    return ashlar_stream_synchronize(device, streams[0]);
+}
+
+static bool open_live(void) {
+    if (!open_model(DEVICE, 1)) {
+        return false;
+    }
+    declare_all(true);
+    (void)ashlar_model_input(model, "room for outputs", ASHLAR_AXIS_TIME, V);
+    batch = draw_batch(T, B, true);
+    const bool is_alive = live() == ASHLAR_OK;
+    expect();
+    return is_alive;
+}
+
+/* What a software device itself takes from the host is memory of its own. */
+static bool is_short(ashlar_status status) {
+    return status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM;
+}
+
+CASE_WITH(whatever_host_memory_is_short_nothing_is_left_behind, open_live()) {
+    unsigned long failures = 0;
+    bool is_over = false;
+    for (unsigned long n = 1; !is_over; n++) {
+        ashlar__host_fail_at(n);
+        const ashlar_status status = live();
+        is_over = is_still_armed(n);
+        CHECK(status == ASHLAR_OK || is_short(status));
+        failures += status != ASHLAR_OK;
+        if (status != ASHLAR_OK) {
+            wait_for(streams[0]);
+            ashlar_model_destroy(model);
+            model = NULL;
+            CHECK_ZU(stats_now().live_blocks, 1 + 2 * 3);
+        }
+    }
+    CHECK(failures > 100);
+    check_same(0);
+    is_over = false;
+    for (unsigned long n = 1; !is_over; n++) { /* the first run of a model that lives on */
+        CHECK(ashlar_model_freeze(model, "", false) == ASHLAR_OK);
+        ashlar__host_fail_at(n);
+        const ashlar_status status = ashlar_model_run(model, ASHLAR_WALK_TRAIN, &batch, streams[0]);
+        is_over = is_still_armed(n);
+        CHECK(status == ASHLAR_OK || (is_short(status) && !is_over));
+        (void)run(ASHLAR_WALK_TRAIN, &batch);
+        check_same(0);
+    }
+}
+
+CASE_WITH(whatever_call_fails_nothing_is_left_behind, open_live()) {
+    static const ashlar_driver_fn calls[] = {
+        ASHLAR_DRIVER_FN_launch_host_func,   ASHLAR_DRIVER_FN_memcpy_htod_async,
+        ASHLAR_DRIVER_FN_memcpy_dtod_async,  ASHLAR_DRIVER_FN_memset_d8_async,
+        ASHLAR_DRIVER_FN_stream_synchronize, ASHLAR_DRIVER_FN_ctx_push_current,
+        ASHLAR_DRIVER_FN_mem_create,         ASHLAR_DRIVER_FN_mem_map};
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        uint64_t n = 0, made;
+        do {
+            CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+            const uint64_t before = atomic_load(&driver->calls[calls[i]]);
+            ashlar_status status;
+            DRIVER_FAILS_AT(calls[i], ++n, CU_UNKNOWN, status = live());
+            made = atomic_load(&driver->calls[calls[i]]) - before;
+            CHECK(status == (made < n ? ASHLAR_OK : ASHLAR_EDRIVER));
+            wait_for(streams[0]);
+            ashlar_model_destroy(model);
+            model = NULL;
+            CHECK_ZU(stats_now().live_blocks, 1 + 2 * 3);
+        } while (made >= n);
+        CHECK(live() == ASHLAR_OK);
+        check_same(0);
+    }
+}
+
+static ashlar_status dry_run(void *user, size_t length) {
+    ashlar_model_batch b = batch;
+    b.steps = length;
+    b.lengths = user;
+    ASHLAR_TRY(ashlar_model_dry_run(model, ASHLAR_WALK_TRAIN, &b, streams[0], NULL));
+    return ashlar_model_dry_run(model, ASHLAR_WALK_TEST, &b, streams[0], NULL);
+}
+
+CASE_WITH(after_the_warm_up_no_length_calls_the_driver_for_memory, open_live()) {
+    static const int32_t ones[B] = {1, 1, 1};
+    const ashlar_warmup_options options = {
+        .stream = streams[0], .max_length = T, .dry_run = dry_run, .user = (void *)(uintptr_t)ones};
+    ashlar_warmup_report report;
+    REQUIRE(ashlar_allocator_warmup(allocator, &options, &report) == ASHLAR_OK);
+    CHECK(report.is_planned && report.is_steady);
+    const uint64_t before = counts_now().memory;
+    for (size_t i = 0; i < 20; i++) {
+        ashlar_model_batch b = batch;
+        b.steps = 1 + below(T);
+        b.lengths = ones;
+        CHECK(ashlar_step_begin(allocator, streams[0], ashlar_warmup_key(&options, b.steps)) ==
+              ASHLAR_OK);
+        CHECK(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]) == ASHLAR_OK);
+        CHECK(ashlar_model_run(model, ASHLAR_WALK_TEST, &b, streams[0]) == ASHLAR_OK);
+        CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
+    }
+    CHECK(counts_now().memory == before && stats_now().driver_calls_sealed == 0);
+}
+
+RUN_CASES()

@@ -1,0 +1,332 @@
+/*
+ * test_ops_elements.c - a model's engine's operations and the losses on the CPU: results by plain
+ * formulas, gradients by differences, in both types.
+ */
+#include "tests/rnn/layer/ops_elements_fixture.h"
+
+#include "arena/compute/workers.h"
+
+static double wide[OPERAND_COUNT][COUNT_MAX], before[COUNT_MAX];
+static float narrow[OPERAND_COUNT][COUNT_MAX];
+static int32_t targets[ROWS];
+static double loss, losses[ROWS];
+static const size_t WIDTHS[] = {1, 37, WIDTH_MAX};
+
+static operands near_operands(bool is_f64, size_t width) {
+    operands o = {.width = width,
+                  .lengths = LENGTHS,
+                  .targets = targets,
+                  .seed_at = &SEED_MORE,
+                  .weight_at = &WEIGHT,
+                  .scale = &SCALE,
+                  .loss = &loss,
+                  .losses = losses};
+    for (int i = 0; i < OPERAND_COUNT; i++) {
+        o.of[i] = is_f64 ? (void *)wide[i] : (void *)narrow[i];
+    }
+    return o;
+}
+
+/* Numbers that a float has, in both types. */
+static operands drawn_operands(size_t width) {
+    const operands o = near_operands(true, width);
+    for (int i = 0; i < OPERAND_COUNT; i++) {
+        draw_operand((operand)i, width, wide[i]);
+        for (size_t k = 0; k < COUNT_MAX; k++) {
+            wide[i][k] = (double)(float)wide[i][k];
+        }
+    }
+    derive_operands(&o);
+    draw_targets(width, targets);
+    return o;
+}
+
+/* Run a case, and return what is in OUT after it, as doubles. */
+static void run(const op_case *c, operands *o, int v, bool is_f64, double *out) {
+    operands here = *o;
+    memcpy(wide[OUT], o->is_in_place ? wide[c->place] : before, sizeof wide[OUT]);
+    loss = 1;
+    if (!is_f64) {
+        here = near_operands(false, o->width);
+        here.adds = o->adds;
+        here.is_in_place = o->is_in_place;
+        for (size_t k = 0; k < OPERAND_COUNT * COUNT_MAX; k++) {
+            narrow[k / COUNT_MAX][k % COUNT_MAX] = (float)wide[k / COUNT_MAX][k % COUNT_MAX];
+        }
+    }
+    c->near(&here, v, is_f64);
+    for (size_t i = 0; i < COUNT_MAX; i++) {
+        out[i] = is_f64 ? wide[OUT][i] : (double)narrow[OUT][i];
+    }
+}
+
+static void check_result(case_number number, operands *o, int v) {
+    const op_case *const c = &op_cases[number];
+    for (int type = 0; type < 2; type++) {
+        const double near = type == 0 ? 1e-13 : 2e-6;
+        static double out[COUNT_MAX];
+        run(c, o, v, type == 0, out);
+        for (size_t i = 0; i < c->count(o); i++) {
+            const double want = plain_result(number, o, v, i);
+            const double old = o->adds || isnan(want) ? before[i] : 0;
+            if (!isnan(want) || !isnan(old)) {
+                CHECK_NEAR(out[i], (isnan(want) ? 0 : want) + old, 4 * near, near);
+            }
+        }
+    }
+}
+
+/* Written over what cannot be read, added to, and in the place of an input. */
+CASE(results_are_those_of_plain_formulas) {
+    for (size_t w = 0; w < 3; w++) {
+        for (int number = 0; number < CASE_cross_entropy; number++) {
+            const op_case *const c = &op_cases[number];
+            for (int mode = 0; mode < 3; mode++) {
+                operands o = drawn_operands(WIDTHS[w]);
+                o.adds = mode == 1;
+                o.is_in_place = mode == 2;
+                for (size_t i = 0; i < COUNT_MAX; i++) {
+                    before[i] = mode == 0 ? (double)NAN : (double)(float)random_real();
+                }
+                for (int v = 0; v < c->variants && (mode != 1 || c->may_add) &&
+                                (mode != 2 || c->place != OPERAND_COUNT);
+                     v++) {
+                    check_result((case_number)number, &o, v);
+                }
+            }
+        }
+    }
+}
+
+/* ---- gradients ---- */
+
+/* The sum of the results, each times OTHER. */
+static double weighed(case_number number, operands *o, int v) {
+    static double out[COUNT_MAX];
+    double sum = 0;
+    run(&op_cases[number], o, v, true, out);
+    for (size_t i = 0; i < op_cases[number].count(o); i++) {
+        sum += out[i] * wide[OTHER][i];
+    }
+    return is_loss(number) ? loss : sum;
+}
+
+/* By input i. */
+static double slope_of(case_number number, operands *o, int v, size_t i) {
+    const double old = wide[IN][i], old_padded = wide[PADDED][i], step = 1e-5;
+    wide[IN][i] = old + step;
+    wide[PADDED][i] = old_padded + step;
+    const double above = weighed(number, o, v);
+    wide[IN][i] = old - step;
+    wide[PADDED][i] = old_padded - step;
+    const double below = weighed(number, o, v);
+    wide[IN][i] = old;
+    wide[PADDED][i] = old_padded;
+    return (above - below) / (2 * step);
+}
+
+/* An operation, the one for its gradient, and which operand that has in the place of IN. */
+static const struct {
+    case_number forward;
+    int forward_variant;
+    case_number back;
+    int back_variant;
+    operand takes;
+} gradients[] = {
+    {CASE_map, ASHLAR_MAP_TANH, CASE_map, ASHLAR_MAP_TANH_BACK, OUT},
+    {CASE_map, ASHLAR_MAP_RELU, CASE_map, ASHLAR_MAP_RELU_BACK, OUT},
+    {CASE_map, ASHLAR_MAP_SIGMOID, CASE_map, ASHLAR_MAP_SIGMOID_BACK, OUT},
+    {CASE_softmax, 0, CASE_softmax_back, 0, OUT},
+    {CASE_drop, 1, CASE_drop, 1, OTHER},
+    {CASE_pool, 0, CASE_pool_back, 0, IN},
+    {CASE_pool, 1, CASE_pool_back, 1, IN},
+    {CASE_pool, 2, CASE_pool_back, 2, IN},
+    {CASE_pool, 3, CASE_pool_back, 3, IN},
+    {CASE_pool, 4, CASE_pool_back, 4, IN},
+    {CASE_pool, 5, CASE_pool_back, 5, IN},
+};
+
+static operands drawn_without_ties(void) {
+    const operands o = drawn_operands(37);
+    for (size_t i = 0; i < 2 * BATCH; i++) {
+        wide[IN][i * 37] = random_real();
+    }
+    derive_operands(&o);
+    return o;
+}
+
+CASE(gradients_are_those_of_differences) {
+    for (size_t g = 0; g < sizeof gradients / sizeof *gradients; g++) {
+        operands o = drawn_without_ties();
+        static double slopes[COUNT_MAX], out[COUNT_MAX], in[COUNT_MAX];
+        for (size_t i = 0; i < ROWS * o.width; i++) {
+            slopes[i] = slope_of(gradients[g].forward, &o, gradients[g].forward_variant, i);
+        }
+        run(&op_cases[gradients[g].forward], &o, gradients[g].forward_variant, true, out);
+        memcpy(in, gradients[g].takes == OUT ? out : wide[gradients[g].takes], sizeof in);
+        memcpy(wide[IN], in, sizeof in);
+        run(&op_cases[gradients[g].back], &o, gradients[g].back_variant, true, out);
+        for (size_t i = 0; i < ROWS * o.width; i++) {
+            CHECK_NEAR(out[i], slopes[i], 1e-7, 0);
+        }
+    }
+}
+
+/* ---- losses ---- */
+
+static void check_loss(case_number number, operands *o, int v) {
+    static double out[COUNT_MAX];
+    const bool is_entropy = number == CASE_cross_entropy;
+    double sum = 0;
+    for (int type = 1; type >= 0; type--) {
+        run(&op_cases[number], o, v, type == 0, out);
+        sum = 0;
+        for (size_t row = 0; row < ROWS; row++) {
+            const double want = is_entropy ? plain_entropy(o, v, row) : plain_elements(o, v, row);
+            CHECK_NEAR(losses[row], isnan(want) ? 0 : want, type == 0 ? 1e-12 : 1e-5, 1e-6);
+            sum += isnan(want) ? 0 : want;
+        }
+        const double weight = plain_weight(o, is_entropy, v);
+        CHECK_NEAR(loss, 1 + sum * weight, type == 0 ? 1e-12 : 1e-5, 0);
+        static double of_f32[COUNT_MAX];
+        for (size_t i = 0; i < ROWS * o->width; i++) {
+            of_f32[i] = type == 1 ? out[i] : of_f32[i];
+            CHECK_NEAR(of_f32[i], out[i], 1e-6, 1e-5);
+        }
+    }
+    for (size_t i = 0; i < ROWS * o->width; i++) {
+        if (plain_position(o, is_entropy, v, i / o->width) == 0) {
+            CHECK(out[i] == 0);
+        } else {
+            CHECK_NEAR(out[i], SCALE * slope_of(number, o, v, i), 1e-7, 0);
+        }
+    }
+}
+
+CASE(losses_are_pytorchs_with_weights_masks_and_smoothing) {
+    const case_number numbers[] = {CASE_cross_entropy, CASE_squared_error};
+    for (size_t n = 0; n < 2; n++) {
+        for (int v = 0; v < op_cases[numbers[n]].variants; v++) {
+            operands o = drawn_operands(19);
+            check_loss(numbers[n], &o, v);
+            o.is_in_place = true;
+            check_loss(numbers[n], &o, v);
+        }
+    }
+}
+
+/* ---- parts of a batch, threads, lengths ---- */
+
+CASE(a_part_of_a_batch_drops_what_the_whole_would) {
+    enum { WIDTH = 37, PART = BATCH / 2 };
+    operands o = drawn_operands(WIDTH);
+    double part_in[STEPS * PART * WIDTH], part_out[STEPS * PART * WIDTH];
+    ashlar_drop_args whole = drop_args(&o, 0);
+    whole.first = 0;
+    whole.stride = 0; /* 1 */
+    ashlar__drop_f64(&whole);
+    for (size_t part = 0; part < 2; part++) {
+        for (size_t i = 0; i < STEPS * PART * WIDTH; i++) {
+            const size_t row = i / WIDTH, b = row % PART * 2 + part;
+            part_in[i] = wide[IN][(row / PART * BATCH + b) * WIDTH + i % WIDTH];
+        }
+        ashlar_drop_args args = whole;
+        args.batch = PART;
+        args.first = part;
+        args.stride = 2;
+        args.a = part_in;
+        args.out = part_out;
+        ashlar__drop_f64(&args);
+        size_t dropped = 0;
+        for (size_t i = 0; i < STEPS * PART * WIDTH; i++) {
+            const size_t row = i / WIDTH, b = row % PART * 2 + part;
+            CHECK(part_out[i] == wide[OUT][(row / PART * BATCH + b) * WIDTH + i % WIDTH]);
+            dropped += part_out[i] == 0;
+        }
+        CHECK_NEAR((double)dropped / (STEPS * PART * WIDTH), RATE, 0.1, 0);
+    }
+}
+
+CASE(lengths_are_clipped_to_a_piece_of_time) {
+    int32_t lengths[BATCH] = {9, 0, 5, 4}, out[BATCH];
+    ashlar_clip_lengths_args args = {
+        .batch = BATCH, .first = 3, .steps = 4, .least = 1, .lengths = lengths, .out = out};
+    ashlar__clip_lengths_f32(&args);
+    CHECK(out[0] == 4 && out[1] == 1 && out[2] == 2 && out[3] == 1);
+    args.least = 0;
+    args.out = lengths; /* in place */
+    ashlar__clip_lengths_f64(&args);
+    CHECK(lengths[0] == 4 && lengths[1] == 0 && lengths[2] == 2 && lengths[3] == 1);
+    args.lengths = NULL;
+    args.whole = 5;
+    ashlar__clip_lengths_f64(&args);
+    CHECK(lengths[0] == 2 && lengths[3] == 2);
+}
+
+/* Enough elements for several threads, in an odd number of rows. */
+CASE(results_have_the_same_bits_on_any_number_of_threads) {
+    enum { LONG = 61, MANY = 23, WIDE = 67, ALL = LONG * MANY * WIDE };
+    static float a[ALL], b[ALL], one[ALL], many[ALL];
+    for (size_t i = 0; i < ALL; i++) {
+        a[i] = (float)random_real();
+        b[i] = (float)random_real();
+    }
+    static const size_t threads[] = {1, 2, 3, 7};
+    for (int op = 0; op < 8; op++) {
+        for (size_t i = 0; i < 4; i++) {
+            float *const out = i == 0 ? one : many;
+            memset(out, 0, sizeof one);
+            ashlar__workers_set_count(threads[i]);
+            switch (op) {
+            case 0:
+                ashlar__map_f32(
+                    &(ashlar_map_args){.kind = ASHLAR_MAP_TANH, .count = ALL, .a = a, .out = out});
+                break;
+            case 1:
+                ashlar__row_products_f32(&(ashlar_row_products_args){
+                    .rows = LONG * MANY, .width = WIDE, .a = a, .b = b, .out = out});
+                break;
+            case 2:
+                ashlar__softmax_f32(
+                    &(ashlar_softmax_args){.rows = LONG * MANY, .width = WIDE, .x = a, .y = out});
+                break;
+            case 3:
+                ashlar__drop_f32(&(ashlar_drop_args){
+                    .steps = LONG, .batch = MANY, .width = WIDE, .rate = RATE, .a = a, .out = out});
+                break;
+            case 4:
+            case 5: {
+                const ashlar_pool_args pool = {.kind = ASHLAR_POOL_MEAN,
+                                               .steps = LONG,
+                                               .batch = MANY,
+                                               .width = WIDE,
+                                               .x = a,
+                                               .y = out,
+                                               .dy = b,
+                                               .dx = out};
+                (op == 4 ? ashlar__pool_f32 : ashlar__pool_back_f32)(&pool);
+                break;
+            }
+            case 6:
+                ashlar__squared_error_f32(
+                    &(ashlar_squared_error_args){.steps = LONG,
+                                                 .batch = MANY,
+                                                 .width = WIDE,
+                                                 .outputs = a,
+                                                 .targets = b,
+                                                 .doutputs = out,
+                                                 .loss = &loss,
+                                                 .kind = ASHLAR_ELEMENT_BINARY});
+                break;
+            default:
+                ashlar__swap_f32(&(ashlar_swap_args){
+                    .outer = LONG, .inner = MANY, .width = WIDE, .from = a, .to = out});
+                break;
+            }
+            CHECK(out[0] != 0 && (i == 0 || memcmp(one, many, sizeof one) == 0));
+        }
+    }
+    ashlar__workers_set_count(0);
+}
+
+RUN_CASES()
