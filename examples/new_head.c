@@ -1,6 +1,5 @@
-/* new_head.c - an embedding and an LSTM that PyTorch has trained are loaded by name and frozen, and
- * a new linear layer behind them learns another task. Nothing is computed backward through frozen
- * layers, and no optimizer touches them. Without a FILE the base is one of random weights.
+/* new_head.c - an embedding and an LSTM are loaded by name from a PyTorch FILE, or random, and are
+ * frozen: no step computes backward through them. A new linear layer learns another task.
  *
  *     cc new_head.c -o new_head $(pkg-config --cflags --libs ashlar) && ./new_head
  */
@@ -9,100 +8,53 @@
 
 #include <ashlar/ashlar.h>
 
-enum { T = 24, B = 16, V = 12, STEPS = 300 }; /* longest, sequences, kinds of tokens, steps */
-
-static struct {
-    int32_t tokens[T][B], is_more[T][B];
-    double loss;
-} host, *on; /* a batch in host memory, and on the device */
-static ashlar_model *model;
-
-static void must(bool has_failed) { /* takes an ashlar_status, too: ASHLAR_OK is 0 */
-    has_failed ? exit((fprintf(stderr, "%s\n", ashlar_error_detail()), 1)) : (void)0;
-}
-
-static int32_t draw(size_t below) {
-    static uint32_t state = 1;
-    state = state * 1664525 + 1013904223;
-    return (int32_t)((state >> 8) % below);
-}
-
-/* The task: whether a token is more than the one before it. */
-static void draw_batch(void) {
-    for (int i = 0; i < T * B; i++) {
-        host.tokens[i / B][i % B] = draw(V);
-        host.is_more[i / B][i % B] =
-            i < B || host.tokens[i / B][i % B] > host.tokens[i / B - 1][i % B];
-    }
-    host.loss = 0;
-}
-
-static ashlar_status dry_run(void *batch, size_t length) {
-    ((ashlar_model_batch *)batch)->steps = length;
-    return ashlar_model_dry_run(model, ASHLAR_WALK_TRAIN, batch, NULL, NULL);
-}
+#define must(failed) ((failed) ? (puts(ashlar_error_detail()), exit(1)) : (void)0)
+enum { T = 24, B = 16, V = 11, STEPS = 300 }; /* time steps, sequences, kinds of tokens, steps */
 
 int main(int argc, char **argv) {
-    const ashlar_rnn_config lstm = {.hidden = 32, .layers = 1, .cell = ASHLAR_RNN_LSTM};
-    const ashlar_optimizer_config adamw = {.kind = ASHLAR_OPTIMIZER_ADAMW, .learning_rate = 0.05};
-    /* In the file the base's names begin with "encoder.", and there is an old head. */
-    const ashlar_checkpoint_pair names[] = {{"encoder.", ""}, {"decoder.", NULL}};
-    const ashlar_load_options by_name = {ASHLAR_CHECKPOINT_PARTIAL, .renames = names,
-                                         .rename_count = 2};
+    ashlar_rnn_config lstm = {.hidden = 32, .layers = 1, .cell = ASHLAR_RNN_LSTM};
+    ashlar_optimizer_config config = {ASHLAR_OPTIMIZER_ADAMW, .learning_rate = 0.05};
+    ashlar_load_options base = {.flags = ASHLAR_CHECKPOINT_PARTIAL}; /* without the old head */
     ashlar_device *device;
     ashlar_allocator *memory;
-    ashlar_optimizer *optimizer;
-    ashlar_checkpoint *file = NULL;
+    ashlar_model *m;
+    ashlar_optimizer *adam;
+    ashlar_checkpoint *file;
     ashlar_model_need all, need;
     ashlar_stats stats;
-    double first = 0;
+    struct {
+        int32_t tokens[(T + 1) * B]; /* the new task: to tell the token before */
+        double loss[STEPS];
+    } * on; /* page-locked: the device uses it as it is */
     must(ashlar_device_open(NULL, &device) || ashlar_allocator_create(device, &memory) ||
-         ashlar_model_create(memory, ASHLAR_F32, &model));
-    ashlar_tensor *tokens = ashlar_model_input(model, "tokens", ASHLAR_AXIS_TIME, 0);
-    ashlar_tensor *is_more = ashlar_model_input(model, "is more", ASHLAR_AXIS_TIME, 0);
-    ashlar_tensor *x = ashlar_model_embedding(model, "embedding", tokens, V, 16);
-    ashlar_tensor *y = ashlar_model_rnn(model, "lstm", x, &lstm, NULL).y;
-    y = ashlar_model_linear(model, "head", y, 2, true);
-    ashlar_model_loss(model, ASHLAR_LOSS_CROSS_ENTROPY, y, is_more, NULL);
-    must(ashlar_model_commit(model, ASHLAR_REGIONS_ALL, NULL)); /* all weights are 0 */
-    if (argc > 1) {
-        ashlar_load_report report;
-        must(ashlar_checkpoint_open(argv[1], &file) ||
-             ashlar_checkpoint_load(ashlar_model_arena(model), file, &by_name, NULL, &report));
-        ashlar_checkpoint_close(file);
-        printf("%d tensors loaded, %d new ones\n", (int)report.loaded, (int)report.missing.count);
-    } else {
-        must(ashlar_model_init(model, ASHLAR_INIT_PYTORCH, 1, NULL));
-    }
-    must(ashlar_alloc(memory, sizeof host, NULL, (void **)&on));
-    const void *inputs[] = {on->tokens, on->is_more};
-    ashlar_model_batch batch = {.batch = B, .steps = T, .inputs = inputs, .loss = &on->loss};
-    must(ashlar_model_get_need(model, ASHLAR_WALK_TRAIN, &batch, &all) ||
-         ashlar_model_freeze(model, "embedding.", true) ||
-         ashlar_model_freeze(model, "lstm.", true) ||
-         ashlar_model_get_need(model, ASHLAR_WALK_TRAIN, &batch, &need) ||
-         ashlar_optimizer_create(ashlar_model_arena(model), &adamw, NULL, &optimizer));
+         ashlar_device_host_alloc(device, sizeof *on, (void **)&on) ||
+         ashlar_model_create(memory, ASHLAR_F32, &m));
+    ashlar_tensor *tokens = ashlar_model_input(m, "tokens", ASHLAR_AXIS_TIME, 0);
+    ashlar_tensor *before = ashlar_model_input(m, "tokens before", ASHLAR_AXIS_TIME, 0);
+    ashlar_tensor *x = ashlar_model_embedding(m, "base.embedding", tokens, V, 16);
+    x = ashlar_model_linear(m, "head", ashlar_model_rnn(m, "base.lstm", x, &lstm, NULL).y, V, true);
+    ashlar_model_loss(m, ASHLAR_LOSS_CROSS_ENTROPY, x, before, NULL);
+    ashlar_model_batch b = {.batch = B, .steps = T, .loss = on->loss};
+    b.inputs = (const void *[]){on->tokens + B, on->tokens};
+    must(ashlar_model_commit(m, ASHLAR_REGIONS_ALL, NULL) || /* all weights are 0 */
+         (argc < 2 ? ashlar_model_init(m, ASHLAR_INIT_PYTORCH, 1, NULL)
+                   : ashlar_checkpoint_open(argv[1], &file) ||
+                         ashlar_checkpoint_load(ashlar_model_arena(m), file, &base, NULL, NULL)) ||
+         ashlar_model_get_need(m, ASHLAR_WALK_TRAIN, &b, &all) ||
+         ashlar_model_freeze(m, "base.", true) ||
+         ashlar_model_get_need(m, ASHLAR_WALK_TRAIN, &b, &need) ||
+         ashlar_optimizer_create(ashlar_model_arena(m), &config, NULL, &adam) ||
+         ashlar_model_warmup(m, &b, NULL, NULL));
     printf("%d operations a step, %d to train the base, too\n", (int)need.phases, (int)all.phases);
-    const ashlar_warmup_options lengths = {.max_length = T, .dry_run = dry_run, .user = &batch};
-    must(ashlar_allocator_warmup(memory, &lengths, NULL));
-    for (int i = 0; i < STEPS; i++) {
-        batch.steps = 1 + (size_t)draw(T);
-        draw_batch();
-        must(ashlar_step_begin(memory, NULL, ashlar_warmup_key(&lengths, batch.steps)) ||
-             ashlar_copy_to_device(device, on, &host, sizeof host, NULL) ||
-             ashlar_arena_zero(ashlar_model_arena(model), ASHLAR_REGION_GRADIENTS, NULL) ||
-             ashlar_model_run(model, ASHLAR_WALK_TRAIN, &batch, NULL) ||
-             ashlar_optimizer_step(optimizer, adamw.learning_rate, 1, NULL) ||
-             ashlar_copy_to_host(device, &host.loss, &on->loss, sizeof host.loss, NULL) ||
-             ashlar_stream_synchronize(device, NULL) || ashlar_step_end(memory));
-        first = i == 0 ? host.loss : first;
-        argc > 1 ? printf("%.9g\n", host.loss) : 0;
+    for (uint32_t step = 0, random = 1; step < STEPS; step++, b.loss++) {
+        for (int k = 0; k < (T + 1) * B; k++) {
+            random = random * 1664525 + 1013904223;
+            on->tokens[k] = (int32_t)(random >> 8) % V;
+        }
+        must(ashlar_model_step(m, adam, &b, 0.05, NULL) || ashlar_stream_synchronize(device, NULL));
+        argc > 1 ? printf("%.9g\n", *b.loss) : 0;
     }
     ashlar_allocator_get_stats(memory, &stats);
-    printf("loss first %.3f last %.3f, %d driver calls\n", first, host.loss,
+    printf("loss first %.3f last %.3f, %d driver calls\n", on->loss[0], b.loss[-1],
            (int)stats.driver_calls_sealed);
-    ashlar_optimizer_destroy(optimizer);
-    ashlar_model_destroy(model);
-    ashlar_allocator_destroy(memory); /* frees *on, too */
-    ashlar_device_close(device);
 }

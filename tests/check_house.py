@@ -2,9 +2,9 @@
 
     python3 tests/check_house.py [--build FOLDER] [--root FOLDER] [--tap]
 
-A file includes its own room and lower ones; no circle of calls has more than three files; a room has
-at most 30 .c files; a file opens with a sentence on what it owns. Prints a line for each finding,
-with what to do about it. Status: 0, 1 where there is one. Calls are read from the objects of a build
+A file includes its own room and lower ones; the trainer's rooms include public headers of the
+library; no circle of calls has more than three files; a room has at most 30 .c files; a file opens
+with a sentence on what it owns. Prints a line for each finding, with what to do about it. Status: 0, 1 where there is one. Calls are read from the objects of a build
 folder of Meson's.
 """
 
@@ -56,6 +56,10 @@ ROOMS = [
 ]
 
 
+# Users of the library like any other: of it they include public headers, and of these rooms all.
+USERS = ("rnn/data/", "rnn/model/", "rnn/train/", "rnn/programs/")
+OPEN_TO_USERS = ("include/", "allocator/base/", *USERS)
+
 NAMES = [name for name, _ in ROOMS]
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
 OPENING = re.compile(r"(?:/\*|//)(.*?)(?:\n \*\n|\*/|\n\n|\n#)", re.S)
@@ -104,6 +108,9 @@ def check_includes(texts):
                     path, target)
             elif floor_of(target) is not None and floor_of(target) > floor:
                 yield "%s: includes %s of a higher room. Pass what is needed, or move a file" % (
+                    path, target)
+            elif path.startswith(USERS) and not target.startswith(OPEN_TO_USERS):
+                yield "%s: includes %s. Use <ashlar/...>, or make public what is needed" % (
                     path, target)
 
 

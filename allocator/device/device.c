@@ -8,6 +8,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/soft/soft.h"
 #include "allocator/base/parse.h"
 
 /* Whether `name` is "KIND" or "KIND:N". Without N the ordinal is 0. */
@@ -299,4 +300,8 @@ void ashlar_device_host_free(ashlar_device *device, void *ptr) {
     if (ptr != NULL) {
         (void)host_free(device, ptr);
     }
+}
+
+ashlar_status ashlar_soft_configure(const char *spec) {
+    return ashlar__soft_configure(spec);
 }

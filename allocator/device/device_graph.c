@@ -19,7 +19,7 @@ typedef struct launch {
 struct ashlar_graph {
     ashlar_device *device;
     ashlar_stream stream;
-    cu_graph_exec exec; /* NULL before ashlar__graph_end() has succeeded */
+    cu_graph_exec exec; /* NULL before ashlar_graph_end() has succeeded */
     bool is_open;       /* the capture is under way */
     launch *launches;   /* queued during the capture; owned */
 };
@@ -123,7 +123,7 @@ static ashlar_status forget_exec(const ashlar_graph *graph) {
     ASHLAR_IN_CONTEXT(graph->device, "cuGraphExecDestroy", graph_exec_destroy, (graph->exec));
 }
 
-ashlar_status ashlar__graph_begin(ashlar_device *device, ashlar_stream stream, ashlar_graph **out) {
+ashlar_status ashlar_graph_begin(ashlar_device *device, ashlar_stream stream, ashlar_graph **out) {
     ASHLAR_CHECK2(open_graph == NULL);
     ashlar_graph *graph;
     ASHLAR_HOST_NEW(graph, 1, "no host memory for a graph");
@@ -136,10 +136,10 @@ ashlar_status ashlar__graph_begin(ashlar_device *device, ashlar_stream stream, a
     } else {
         ashlar__driver_end_capture(device->driver);
     }
-    ASHLAR_HAND_OUT(status, graph, ashlar__graph_destroy, out);
+    ASHLAR_HAND_OUT(status, graph, ashlar_graph_destroy, out);
 }
 
-ashlar_status ashlar__graph_end(ashlar_graph *graph) {
+ashlar_status ashlar_graph_end(ashlar_graph *graph) {
     cu_graph captured = NULL;
     ASHLAR_TRY(end_capture(graph, &captured));
     const ashlar_status status = instantiate(graph, captured);
@@ -147,12 +147,12 @@ ashlar_status ashlar__graph_end(ashlar_graph *graph) {
     return status;
 }
 
-ashlar_status ashlar__graph_launch(const ashlar_graph *graph) {
+ashlar_status ashlar_graph_launch(const ashlar_graph *graph) {
     ASHLAR_CHECK2(graph->exec != NULL);
     ASHLAR_IN_CONTEXT(graph->device, "cuGraphLaunch", graph_launch, (graph->exec, graph->stream));
 }
 
-void ashlar__graph_destroy(ashlar_graph *graph) {
+void ashlar_graph_destroy(ashlar_graph *graph) {
     if (graph == NULL) {
         return;
     }

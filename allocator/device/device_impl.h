@@ -1,5 +1,5 @@
 /* device_impl.h - the struct behind ashlar_device, how code enters a device's context, checks of
- * the memory that launches read and write, graphs (internal). */
+ * the memory that launches read and write (internal). */
 #ifndef ASHLAR_DEVICE_IMPL_H
 #define ASHLAR_DEVICE_IMPL_H
 
@@ -136,40 +136,5 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__check_operands(const ashlar_device *devi
                                                        const ashlar_operand *operands);
 ASHLAR_MUST_CHECK ashlar_status ashlar__check_host_array(const char *call, const char *name,
                                                          const void *ptr, size_t bytes);
-
-/*
- * ---- a captured piece of a stream's work, to be launched again and again ----
- *
- *     ashlar__graph_begin(device, stream, &graph);
- *     ...                              work queued on `stream`, and on streams that wait for it
- *     ashlar__graph_end(graph);
- *     ashlar__graph_launch(graph);     as often as wanted, on the same stream
- *     ashlar__graph_destroy(graph);    once its launches have run
- *
- * Between begin and end the work does not run. A launch repeats the calls with the arguments that
- * they had, so what differs from launch to launch has to lie in memory. The thread that begins a
- * graph queues all of its work: the arguments of its ashlar_launch() calls live as long as the
- * graph. Other threads go on undisturbed.
- */
-typedef struct ashlar_graph ashlar_graph;
-
-/* Begin a graph. A thread may have only one graph between begin and end.
- *
- * Ownership: the caller owns *out, in which the capture is under way, until it is destroyed; the
- *            device and the stream must outlive it.
- * Errors:    ASHLAR_EHOSTMEM, ASHLAR_EDRIVER (the stream cannot be captured). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__graph_begin(ashlar_device *device, ashlar_stream stream,
-                                                    ashlar_graph **out);
-
-/* End the capture and make the graph ready. After an error it can only be destroyed.
- * Errors: ASHLAR_EDRIVER (a call in between was one that no graph can hold), ASHLAR_ENOMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__graph_end(ashlar_graph *graph);
-
-/* Queue the graph's work on its stream, with one call. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__graph_launch(const ashlar_graph *graph);
-
-/* End the capture, if it is under way, and forget the graph. No launch may be unfinished. NULL is
- * allowed. */
-void ashlar__graph_destroy(ashlar_graph *graph);
 
 #endif /* ASHLAR_DEVICE_IMPL_H */

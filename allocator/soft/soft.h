@@ -60,19 +60,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <ashlar/base.h>
+#include <ashlar/device.h>
 
-/*
- * Start afresh with the devices that `spec` describes. Work that has not run is dropped; every
- * stream, event, context, mapping and allocation is destroyed; all old handles become invalid. The
- * driver from ashlar__driver_open_soft() stays valid.
- *
- * spec    a line as above; "": the defaults; NULL: read ASHLAR_SOFT anew (unset: the defaults)
- *
- * Threads: no other thread may be in a call to the device.
- * Errors:  ASHLAR_EINVAL (a bad `spec`, or called inside a host function), ASHLAR_EHOSTMEM. After
- *          an error the old devices are unchanged.
- */
+/* ashlar_soft_configure(), which is apart: libraries with a device of their own do not share it.
+ * The driver from ashlar__driver_open_soft() stays valid. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_configure(const char *spec);
 
 /*

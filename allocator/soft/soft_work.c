@@ -144,7 +144,14 @@ cu_result ashlar__soft_memset_d8_async(cu_ptr dst, unsigned char value, size_t b
                                        cu_stream stream) {
     soft_stream *found = NULL;
     SOFT_TRY(ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memset_d8_async, stream, &found));
-    soft_op op = {.kind = SOFT_OP_FILL, .dst = on_device(dst), .bytes = bytes, .value = value};
+    soft_op op = {.kind = SOFT_OP_FILL,
+                  .dst = on_host((void *)(uintptr_t)dst),
+                  .bytes = bytes,
+                  .value = value};
+    if (bytes > 0 &&
+        (!place(&op.dst, found->device, bytes) || op.dst.place == SOFT_PLACE_PAGEABLE)) {
+        op.dst = on_device(dst); /* not page-locked memory, which CUDA fills, too */
+    }
     if (bytes == 0 || !place(&op.dst, found->device, bytes)) {
         return ashlar__soft_leave(bytes == 0 ? CU_SUCCESS : CU_INVALID_VALUE);
     }

@@ -184,8 +184,8 @@ static ashlar_dtype dtype_of(const char *name) {
     return (ashlar_dtype)i;
 }
 
-const char *ashlar__load_name(const ashlar_load_options *o, const char *name,
-                              char room[static ASHLAR_LOAD_NAME_BYTES]) {
+const char *ashlar_load_name(const ashlar_load_options *o, const char *name,
+                             char room[ASHLAR_LOAD_NAME_BYTES]) {
     if (o->map != NULL) {
         return o->map(o->user, name);
     }
@@ -258,7 +258,7 @@ static ashlar_status take_tensor(loading *l, const ashlar_checkpoint_tensor *fro
         const char *prefix = prefix_of((ashlar_region)i);
         if (prefix != NULL && strncmp(from->name, prefix, strlen(prefix)) == 0) {
             size_t tensor = 0;
-            const char *name = ashlar__load_name(&l->options, from->name + strlen(prefix), room);
+            const char *name = ashlar_load_name(&l->options, from->name + strlen(prefix), room);
             if (name != NULL && ashlar_arena_find(l->arena, name, &tensor) == ASHLAR_OK) {
                 return take_place(l, from, (ashlar_region)i, tensor);
             }

@@ -22,7 +22,6 @@
 enum {
     ASHLAR_PIECE_BYTES = 1 << 20, /* that are moved between a device and a file at once */
     ASHLAR_SAFETENSORS_HEADER_MAX = 100000000, /* as in the format's own implementation */
-    ASHLAR_LOAD_NAME_BYTES = 1024,             /* of a name that a rename makes */
 };
 
 /* A tensor to be written. */
@@ -67,10 +66,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_write(const char *path,
 ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_read(const ashlar_checkpoint *file,
                                                          const ashlar_checkpoint_tensor *tensor,
                                                          size_t first, size_t bytes, void *out);
-
-/* The arena's name for a name in a file; NULL: left out. It may lie in `room`, cut short there. */
-const char *ashlar__load_name(const ashlar_load_options *options, const char *name,
-                              char room[static ASHLAR_LOAD_NAME_BYTES]);
 
 /* The path, as it was given. */
 const char *ashlar__safetensors_path(const ashlar_checkpoint *file);

@@ -244,8 +244,8 @@ static ashlar_status check_range(const ashlar_optimizer *o, size_t offset, size_
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__optimizer_step_at(ashlar_optimizer *o, const double *rate_at, double most,
-                                        double gradient_scale, ashlar_stream stream) {
+ashlar_status ashlar_optimizer_step_at(ashlar_optimizer *o, const double *rate_at, double most,
+                                       double gradient_scale, ashlar_stream stream) {
     ASHLAR_TRY(ashlar_optimizer_follow(o, stream));
     ASHLAR_TRY(check_rate(o, most));
     ASHLAR_TRY(check_gradient_scale(gradient_scale));
@@ -260,7 +260,7 @@ ashlar_status ashlar__optimizer_step_at(ashlar_optimizer *o, const double *rate_
 
 ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,
                                     double gradient_scale, ashlar_stream stream) {
-    return ashlar__optimizer_step_at(o, NULL, learning_rate, gradient_scale, stream);
+    return ashlar_optimizer_step_at(o, NULL, learning_rate, gradient_scale, stream);
 }
 
 /* ---- a step in three calls ---- */

@@ -141,13 +141,6 @@ ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *conf
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_take(ashlar_optimizer_config *config,
                                                        const ashlar_optimizer_config *given);
 
-/* ashlar_optimizer_step() whose work reads the learning rate, 0 .. most, from device memory when it
- * runs, so that a captured graph can be launched with another rate each time. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_step_at(ashlar_optimizer *optimizer,
-                                                          const double *rate_at, double most,
-                                                          double gradient_scale,
-                                                          ashlar_stream stream);
-
 /* Where a run lies in the storage layout, in bytes, and the number of elements in earlier runs. */
 typedef struct ashlar_optimizer_place {
     size_t begin, end;

@@ -572,11 +572,15 @@ double ashlar_ranks_seconds(const ashlar_ranks *r) {
     return 1e-9 * (double)atomic_load(&r->spent_ns);
 }
 
+uint64_t ashlar_ranks_event_calls(const ashlar_ranks *r) {
+    return r->event_calls;
+}
+
 bool ashlar_ranks_reports(const ashlar_ranks *r) {
     return !atomic_load_explicit(&r->has_failed, memory_order_acquire) || !r->is_told;
 }
 
-ashlar_status ashlar__ranks_sum(ashlar_ranks *r, double *numbers, size_t count) {
+ashlar_status ashlar_ranks_sum(ashlar_ranks *r, double *numbers, size_t count) {
     ashlar_ranks_call call = {
         .kind = ASHLAR_ENGINE_ALL_REDUCE, .data = numbers, .elements = count, .dtype = ASHLAR_F64};
     ranks_number(r, &call);

@@ -84,11 +84,6 @@ bool ashlar__ranks_agree(ashlar_ranks *ranks, const ashlar_ranks_word *own);
 /* Bring `bytes` bytes from one rank to another. These two wait; on other ranks nothing is done. */
 bool ashlar__ranks_pass(ashlar_ranks *ranks, size_t from, size_t to, void *data, size_t bytes);
 
-/* Add up numbers in host memory over all ranks, on the calling thread. Errors: those of
- * ashlar_ranks_check(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_sum(ashlar_ranks *ranks, double *numbers,
-                                                  size_t count);
-
 /* Join the ranks by NCCL, for ranks->device and ->order; set ranks->nccl. Each rank must call it.
  * Errors: ASHLAR_ENOTSUP (no NCCL), ASHLAR_EIO (NCCL's reason), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_open(ashlar_ranks *ranks);

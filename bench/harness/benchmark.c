@@ -10,11 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <ashlar/model.h>
+
 #include "allocator/base/error.h"
 #include "allocator/base/file.h"
 #include "allocator/base/json.h"
 #include "allocator/device/device_impl.h"
-#include "rnn/product/blas.h"
 
 /* Whether `text` names a workload, as NAME, which stands for all its variants, or NAME/VARIANT. */
 static bool is_named(const char *text, ashlar_bench_name n) {
@@ -285,7 +286,7 @@ ashlar_status ashlar__machine_write(const ashlar_machine_config *config,
     }
     add_host(&w);
     add_device(&w, device);
-    ashlar__json_add_string(&w, "products", ashlar__blas_name());
+    ashlar__json_add_string(&w, "products", ashlar_cpu_products());
     for (size_t i = 0; i < config->part_count; i++) {
         ashlar__json_add_string(&w, config->parts[i].name, config->parts[i].version);
     }

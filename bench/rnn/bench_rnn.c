@@ -5,10 +5,11 @@
 #include <math.h>
 #include <time.h>
 
+#include <ashlar/model.h>
+
 #include "allocator/base/error.h"
 #include "arena/compute/workers.h"
 #include "bench/harness/harness.h"
-#include "rnn/product/blas.h"
 
 /* As many rounds as fit into while_s; if rounds are long, still enough for a median. */
 enum { ROUNDS_MAX = 61, ROUNDS_MIN = 9, PAUSE_NS = 10000000, SMOKE_STEPS = 8 };
@@ -213,7 +214,7 @@ static void put_head(ashlar_json_writer *w) {
     char processor[ASHLAR_MACHINE_TEXT_BYTES];
     ashlar__machine_processor(processor);
     ashlar__json_add_string(w, "processor", processor);
-    ashlar__json_add_string(w, "products", ashlar__blas_name());
+    ashlar__json_add_string(w, "products", ashlar_cpu_products());
     ashlar__json_put_key(w, "torch");
     if (ashlar__rnn_torch_name() != NULL) {
         ashlar__json_put_string(w, ashlar__rnn_torch_name());

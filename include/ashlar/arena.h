@@ -486,6 +486,13 @@ typedef struct ashlar_load_options {
     void *user;
 } ashlar_load_options;
 
+enum { ASHLAR_LOAD_NAME_BYTES = 1024 }; /* of a name that a rename makes, with its end */
+
+/* The arena's name for a name in the file, as a load finds it; NULL: left out. A program can so
+ * read sizes from the shapes in a file before there is an arena. It may lie in `room`. */
+ASHLAR_API const char *ashlar_load_name(const ashlar_load_options *options, const char *name,
+                                        char room[ASHLAR_LOAD_NAME_BYTES]);
+
 /* Tensors of one kind. `first` is NULL if there are none; the file or the arena owns it. */
 typedef struct ashlar_load_count {
     size_t count;

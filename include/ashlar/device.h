@@ -226,6 +226,69 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_device_host_alloc(ashlar_devic
                                                                     size_t bytes, void **out);
 ASHLAR_API void ashlar_device_host_free(ashlar_device *device, void *ptr); /* NULL is allowed */
 
+/*
+ * ---- a captured piece of a stream's work, to be launched again and again ----
+ *
+ *     ashlar_graph_begin(device, stream, &graph);
+ *     ...                              work queued on `stream`, and on streams that wait for it
+ *     ashlar_graph_end(graph);
+ *     ashlar_graph_launch(graph);      as often as wanted, on the same stream
+ *     ashlar_graph_destroy(graph);     once its launches have run
+ *
+ * Between begin and end the work does not run. A launch repeats the calls with the arguments that
+ * they had, so what differs from launch to launch has to lie in memory: the fields `..._at` of an
+ * ashlar_model_batch, the rate of ashlar_optimizer_step_at(). Memory that was taken and given back
+ * during the capture must be the graph's own while it is launched: that of a planned step, taken
+ * anew before each launch (ashlar_model_dry_run()), or of a pool (ashlar_graph_pool_begin()). The
+ * thread that begins a graph queues all of its work: the arguments of its ashlar_launch() calls
+ * live as long as the graph. Other threads go on undisturbed.
+ */
+typedef struct ashlar_graph ashlar_graph;
+
+/*
+ * Begin a graph. A thread may have only one graph between begin and end.
+ *
+ * Ownership: the caller owns *out, in which the capture is under way, until it is destroyed; the
+ *            device and the stream must outlive it.
+ * Errors:    ASHLAR_EHOSTMEM, ASHLAR_EDRIVER (the stream cannot be captured).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_begin(ashlar_device *device,
+                                                              ashlar_stream stream,
+                                                              ashlar_graph **out);
+
+/*
+ * End the capture and make the graph ready. After an error it can only be destroyed.
+ *
+ * Threads: the one that began it.
+ * Errors:  ASHLAR_EDRIVER (a call in between was one that no graph can hold), ASHLAR_ENOMEM.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_end(ashlar_graph *graph);
+
+/*
+ * Queue the graph's work on its stream.
+ *
+ * Threads: any, one at a time.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.  Cost: one driver call.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_launch(const ashlar_graph *graph);
+
+/* End the capture, if it is under way, and forget the graph. No launch may be unfinished. NULL is
+ * allowed. */
+ASHLAR_API void ashlar_graph_destroy(ashlar_graph *graph);
+
+/*
+ * Start afresh with the software devices that `spec` describes, as the environment's ASHLAR_SOFT
+ * would: a program then has devices of its own choice, such as one of 1 TiB for ashlar_fit(). Work
+ * that has not run is dropped; every device that is open, and what was made on it, becomes invalid.
+ *
+ * spec   a line of key=value pairs, such as "memory=1TiB,touch=off"; "": the defaults; NULL: what
+ *        ASHLAR_SOFT says
+ *
+ * Threads: no other thread may be in a call to a software device.
+ * Errors:  ASHLAR_EINVAL (spec, or called inside a host function), ASHLAR_EHOSTMEM. After an error
+ *          the old devices are unchanged.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_soft_configure(const char *spec);
+
 ASHLAR_END_DECLS
 
 #endif /* ASHLAR_DEVICE_H */

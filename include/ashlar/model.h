@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <ashlar/optimizer.h>
+#include <ashlar/plan.h>
 #include <ashlar/rnn.h>
 
 ASHLAR_BEGIN_DECLS
@@ -58,6 +60,23 @@ ASHLAR_API void ashlar_ops_destroy(ashlar_ops *ops);
 ASHLAR_API size_t ashlar_ops_work_bytes(const ashlar_ops *ops);
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ops_set_work(ashlar_ops *ops, void *work,
                                                                size_t bytes);
+
+/* Queue to += from, each sum rounded once: sums of gradients or of losses, say.
+ *
+ * to, from   [count] elements of the ops' type in device memory, count >= 1; they may not overlap
+ *
+ * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ops_add(const ashlar_ops *ops, void *to,
+                                                          const void *from, size_t count,
+                                                          ashlar_stream stream);
+
+/* How a software device computes: the threads that share its work, in the whole process, and the
+ * name of its matrix products ("built-in, AVX2 and FMA"). Results do not depend on the threads.
+ *
+ * count   1 .., capped at the most there may be; no work may be running */
+ASHLAR_API void ashlar_cpu_set_threads(size_t count);
+ASHLAR_API size_t ashlar_cpu_threads(void);
+ASHLAR_API const char *ashlar_cpu_products(void);
 
 /* The structures below hold the arguments of one operation. All pointers in them are to device
  * memory; void pointers are to elements of the ops' type. The call copies its structure; buffers
@@ -271,6 +290,21 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_draw(ashlar_sampler *s
                                                                ashlar_dtype dtype,
                                                                const void *logits, double number,
                                                                int32_t *out);
+
+/* Draw a class from each of several rows of logits, on all threads: the next symbol of each of
+ * several texts.
+ *
+ * samplers   [count], for as many classes each
+ * logits     [count, V]
+ * numbers    [count]
+ * out        [count]
+ *
+ * Errors: as above, of the first row that has one; the others are drawn. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_draw_all(ashlar_sampler *const *samplers,
+                                                                   size_t count, ashlar_dtype dtype,
+                                                                   const void *logits,
+                                                                   const double *numbers,
+                                                                   int32_t *out);
 
 /* ---- first values of weights ---- */
 
@@ -627,13 +661,7 @@ typedef struct ashlar_operation {
     bool value_in_place, gradient_in_place;
 } ashlar_operation;
 
-/* Add an operation. Weights are declared as [rows, width], or [rows] where width is 0.
- *
- * inputs    [input_count], whose gradients are wanted if they have any
- * outputs   receives the outputs, of `widths` on `axes`; 0: int32. NULL: not wanted; a loss has
- * none
- *
- * Ownership: the model's from the call on, also if it fails: `destroy` is called. */
+/* What an operation reads, makes and trains. Weights are [rows, width]; width 0: [rows]. */
 typedef struct ashlar_operation_shape {
     size_t input_count, output_count, weight_count;
     ashlar_tensor *inputs[ASHLAR_OPERATION_INPUTS];
@@ -643,6 +671,14 @@ typedef struct ashlar_operation_shape {
     size_t weight_rows[ASHLAR_OPERATION_WEIGHTS], weight_widths[ASHLAR_OPERATION_WEIGHTS];
 } ashlar_operation_shape;
 
+/* Add an operation.
+ *
+ * shape     of its inputs, whose gradients are wanted if they have any, outputs and weights
+ * outputs   receives the outputs, of `widths` on `axes`; 0: int32. A loss has none. NULL: not
+ *           wanted
+ *
+ * Ownership: the operation is the model's from the call on, also if that fails: `destroy` is
+ *            called. */
 ASHLAR_API void ashlar_model_operation(ashlar_model *model, const ashlar_operation *operation,
                                        const ashlar_operation_shape *shape,
                                        ashlar_tensor *outputs[ASHLAR_OPERATION_OUTPUTS]);
@@ -710,9 +746,8 @@ typedef struct ashlar_model_batch {
                               * captured and serve other lengths */
     size_t sequence_first, sequence_stride; /* as dropout_first and dropout_stride in rnn.h; on an
                                              * axis within another one dropout zeroes others */
-    size_t chunk; /* TRAIN, TEST: time steps of a chunk. In training a chunk's forward pass runs
-                   * twice, so that memory is
-                   * needed for one chunk only; 0: not in chunks */
+    size_t chunk; /* TRAIN, TEST: time steps of a chunk; 0: not in chunks. In training a chunk's
+                   * forward pass runs twice, so that memory is needed for one chunk only */
     /* The states of all recurrent layers, to go on from one batch to the next of a longer text: as
      * a batch before this one left them, and where this one shall leave them. Device memory of
      * carried_bytes (ashlar_model_get_need()) that do not overlap. NULL: as declared; not wanted */
@@ -728,8 +763,8 @@ typedef struct ashlar_model_batch {
  * Errors: ASHLAR_EINVAL (not committed; a size; a length outside 1..T; a buffer that is NULL or, on
  *         a software device, in the wrong memory: the detail names it; TRAIN: no gradients in the
  *         arena; chunks of a model that cannot be cut), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, and
- * those of ashlar_alloc() and of the operations. Some gradients may have been written then. Cost:
- * a shape of batch that is new is packed first, in up to 20 ms. */
+ *         those of ashlar_alloc() and of the operations. Some gradients may have been written then.
+ * Cost:   a shape of batch that is new is packed first, in up to 20 ms. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_run(ashlar_model *model, ashlar_walk walk,
                                                             const ashlar_model_batch *batch,
                                                             ashlar_stream stream);
@@ -750,6 +785,38 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_run(ashlar_model *model,
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_prepare(ashlar_model *model,
                                                                 ashlar_stream stream);
 
+/* The same with matrices rounded to bf16, which halves what a walk of one step reads: results have
+ * three digits. Errors: as above, and ASHLAR_EINVAL (only a software device reads an fp32 model
+ * so). */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_prepare_bf16(ashlar_model *model,
+                                                                     ashlar_stream stream);
+
+/* A training step: clear the loss and the gradients, walk, update the weights.
+ *
+ * optimizer   of the model's arena; the step decides by itself (ashlar_optimizer_step(), scale 1)
+ *
+ * Stream, errors: those of ashlar_model_run() and ashlar_optimizer_step(). */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_step(ashlar_model *model,
+                                                             ashlar_optimizer *optimizer,
+                                                             const ashlar_model_batch *batch,
+                                                             double learning_rate,
+                                                             ashlar_stream stream);
+
+/* Warm up for every length up to the largest batch's (ashlar_allocator_warmup()), and seal the
+ * allocator: from then on each walk, and each ashlar_model_step(), is a step of the allocator by
+ * itself, on `stream`, and no batch of at most these sizes takes memory of the driver. Of `largest`
+ * only sizes are read, and whether pointers are NULL. Other axes than ASHLAR_AXIS_TIME have their
+ * length in each dry run. A program whose steps take memory beside the model's warms up itself, by
+ * ashlar_model_dry_run().
+ *
+ * report   NULL: not wanted
+ *
+ * Errors: those of ashlar_allocator_warmup() and ashlar_model_dry_run(). */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_warmup(ashlar_model *model,
+                                                               const ashlar_model_batch *largest,
+                                                               ashlar_stream stream,
+                                                               ashlar_warmup_report *report);
+
 /* Take and give back the memory of such a walk. Of the batch only sizes are read, and whether
  * pointers are NULL.
  *
@@ -764,8 +831,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_dry_run(ashlar_model *mo
                                                                 void **address);
 
 /* From here on walks whose seed is not given draw theirs from the sequence that begins with `seed`,
- * on a CUDA device also cuDNN's dropout. Stream: queued; it must not be capturing. Errors: those of
- * cuDNN: ASHLAR_EDRIVER. */
+ * on a CUDA device also cuDNN's dropout.
+ *
+ * Stream: queued; it must not be capturing.
+ * Errors: those of cuDNN: ASHLAR_EDRIVER. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_set_seed(ashlar_model *model, uint64_t seed,
                                                                  ashlar_stream stream);
 

@@ -162,6 +162,21 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step(ashlar_optimize
                                                                  ashlar_stream stream);
 
 /*
+ * The same, but the work reads the learning rate when it runs, so that a captured step
+ * (ashlar_graph_begin()) can be launched with another rate each time.
+ *
+ * rate_at   in device memory, 0 .. most; it must stay there until the work has run
+ * most      the largest rate that may be read, checked as `learning_rate` is
+ *
+ * Stream, errors, cost: as above.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step_at(ashlar_optimizer *optimizer,
+                                                                    const double *rate_at,
+                                                                    double most,
+                                                                    double gradient_scale,
+                                                                    ashlar_stream stream);
+
+/*
  * Queue the present options of the arena's tensors, for steps queued or launched from now on. Each
  * step does so by itself; call this for steps of captured graphs, before the capture or between two
  * launches. A captured step reads from device memory which tensors are frozen. But its launches are

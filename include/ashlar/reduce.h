@@ -229,6 +229,19 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_check(ashlar_ranks *rank
  * only the waits of the host. */
 ASHLAR_API double ashlar_ranks_seconds(const ashlar_ranks *ranks);
 
+/* How many driver calls were made so far to watch collectives by events, which are queued like
+ * work: 0 without NCCL. A program that counts the calls of its steps leaves them out. */
+ASHLAR_API uint64_t ashlar_ranks_event_calls(const ashlar_ranks *ranks);
+
+/* Add up numbers in host memory over all ranks, such as the figures of a report, on the calling
+ * thread, which waits for the others. Every rank must call it, with the same count.
+ *
+ * numbers   [count], replaced by the sums
+ *
+ * Errors: those of ashlar_ranks_check(); `numbers` may then have changed. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_sum(ashlar_ranks *ranks, double *numbers,
+                                                            size_t count);
+
 /* Whether the program should report a failure on this rank. False: another rank has the same
  * failure and reports it. */
 ASHLAR_API bool ashlar_ranks_reports(const ashlar_ranks *ranks);

@@ -1,6 +1,8 @@
-/* batcher.c - cuts records into pieces and writes the pieces of a batch side by side. */
+/* batcher.c - cuts records into pieces, draws seeded batches of similar lengths, window by window,
+ * and writes the pieces of a batch side by side. */
 #include "rnn/data/batcher.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "allocator/base/check_level.h"
@@ -12,17 +14,23 @@ typedef struct piece {
     size_t record;
     size_t first;
     size_t steps;
+    size_t order; /* among pieces of one length */
 } piece;
 
-/* Invariants: item number i of the batch sampler stands for pieces[i]; longest * batch is at most
- * INT32_MAX */
+/* Invariants: longest * batch is at most INT32_MAX; batch_order[] is a permutation of 0 ..
+ * window - 1; drawn_count <= piece_count; batches_left <= window */
 struct ashlar_batcher {
     const ashlar_corpus *corpus;
-    size_t batch;
+    size_t batch, window;
     size_t longest; /* steps of the longest piece */
-    piece *pieces;
+    piece *pieces;  /* in this epoch's order */
     size_t piece_count;
-    ashlar_batch_sampler *batch_sampler;
+    ashlar_random random;
+    size_t drawn_count;  /* pieces drawn in this epoch */
+    piece *ready;        /* [window * batch] the window's pieces, longest first */
+    size_t *batch_order; /* [window] */
+    size_t batches_left; /* not handed out yet: the first entries of batch_order */
+    double handed_out;   /* pieces handed out in all epochs; exact up to 2^53 */
 };
 
 /* Symbol `i` of a record of n bytes, which has n + 2 symbols: a mark before and one after it. */
@@ -57,7 +65,7 @@ static size_t cut_records(ashlar_batcher *batcher, const ashlar_batcher_config *
             size_t take;
             is_last = cut_piece(config, steps, first, &take);
             if (batcher->pieces != NULL) {
-                batcher->pieces[count] = (piece){i, first, take};
+                batcher->pieces[count] = (piece){i, first, take, count};
             }
             batcher->longest = take > batcher->longest ? take : batcher->longest;
             count++;
@@ -83,15 +91,28 @@ static ashlar_status cut_into_pieces(ashlar_batcher *batcher, const ashlar_batch
     return ASHLAR_OK;
 }
 
-static ashlar_status sample_pieces(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
-    const size_t count = batcher->piece_count;
-    ashlar_batch_sampler_item *items;
-    ASHLAR_HOST_NEW(items, count, "batcher: no host memory for %zu pieces", count);
-    ashlar__batcher_list(batcher, items);
-    const ashlar_status status = ashlar__batch_sampler_create(
-        items, count, config->batch, config->window, config->seed, &batcher->batch_sampler);
-    ashlar__host_free(items);
-    return status;
+/* The order breaks ties, since qsort() is not stable. */
+static int longest_first(const void *a, const void *b) {
+    const piece *x = a, *y = b;
+    if (x->steps != y->steps) {
+        return x->steps < y->steps ? 1 : -1;
+    }
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+static ashlar_status take_window(ashlar_batcher *b) {
+    size_t places;
+    ASHLAR_FAIL_IF(b->piece_count == 0, ASHLAR_EINVAL, "batcher: the text has no piece");
+    ASHLAR_FAIL_IF(!ashlar__mul(b->window, b->batch, &places), ASHLAR_EOVERFLOW,
+                   "batcher: a window of %zu batches of %zu; use less", b->window, b->batch);
+    ASHLAR_HOST_NEW(b->ready, places, "batcher: no host memory for a window of %zu", places);
+    ASHLAR_HOST_NEW(b->batch_order, b->window, "batcher: no host memory for %zu batches",
+                    b->window);
+    for (size_t i = 0; i < b->window; i++) {
+        b->batch_order[i] = i;
+    }
+    b->drawn_count = b->piece_count; /* so that the first draw starts an epoch */
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__batcher_create(const ashlar_corpus *corpus,
@@ -99,7 +120,7 @@ ashlar_status ashlar__batcher_create(const ashlar_corpus *corpus,
     ASHLAR_FAIL_IF(config->batch == 0 || config->max_steps == 0, ASHLAR_EINVAL,
                    "batcher: %s is 0; give at least 1", config->batch == 0 ? "batch" : "max_steps");
     ashlar_batcher_config filled = *config;
-    filled.window = config->window != 0 ? config->window : ASHLAR_BATCH_SAMPLER_WINDOW;
+    filled.window = config->window != 0 ? config->window : ASHLAR_BATCHER_WINDOW;
     filled.stride = config->stride != 0 ? config->stride : config->max_steps;
     ASHLAR_FAIL_IF(config->held_out == 1, ASHLAR_EINVAL,
                    "batcher: held_out is 1, which leaves nothing; give 0 or at least 2");
@@ -111,9 +132,13 @@ ashlar_status ashlar__batcher_create(const ashlar_corpus *corpus,
     ASHLAR_HOST_NEW(batcher, 1, "batcher: no host memory");
     batcher->corpus = corpus;
     batcher->batch = filled.batch;
+    batcher->window = filled.window;
+    ashlar__random_init(&batcher->random, config->seed);
     ashlar_status status = cut_into_pieces(batcher, &filled);
-    if (!config->is_of_held_out) {
-        ASHLAR_THEN(status, sample_pieces(batcher, &filled));
+    if (status == ASHLAR_OK && config->is_of_held_out) {
+        qsort(batcher->pieces, batcher->piece_count, sizeof *batcher->pieces, longest_first);
+    } else {
+        ASHLAR_THEN(status, take_window(batcher));
     }
     ASHLAR_HAND_OUT(status, batcher, ashlar__batcher_destroy, out);
 }
@@ -122,7 +147,8 @@ void ashlar__batcher_destroy(ashlar_batcher *batcher) {
     if (batcher == NULL) {
         return;
     }
-    ashlar__batch_sampler_destroy(batcher->batch_sampler);
+    ashlar__host_free(batcher->ready);
+    ashlar__host_free(batcher->batch_order);
     ashlar__host_free(batcher->pieces);
     ashlar__host_free(batcher);
 }
@@ -140,40 +166,83 @@ static void fill_column(const ashlar_batcher *batcher, ashlar_batch *batch, size
     }
 }
 
-void ashlar__batcher_fill(const ashlar_batcher *batcher, const ashlar_batch_sampler_item *pieces,
-                          size_t count, ashlar_batch *batch) {
-    ASHLAR_CHECK2(count > 0 && count <= batcher->batch);
-    batch->steps = pieces[0].length;
+static void fill(const ashlar_batcher *batcher, const piece *pieces, size_t count,
+                 ashlar_batch *batch) {
+    batch->steps = pieces[0].steps;
     batch->tokens = 0;
     const size_t grid_bytes = batch->steps * batcher->batch * sizeof(int32_t);
     memset(batch->inputs, 0, grid_bytes);
     memset(batch->targets, 0, grid_bytes);
     ASHLAR_CHECK2(batch->steps > 0 && batch->steps <= batcher->longest);
     for (size_t i = 0; i < batcher->batch; i++) {
-        const size_t length = i < count ? pieces[i].length : 0;
+        const size_t length = i < count ? pieces[i].steps : 0;
         ASHLAR_CHECK2(length <= batch->steps); /* the first piece is the longest */
         if (i < count) {
-            fill_column(batcher, batch, i, &batcher->pieces[pieces[i].number]);
+            fill_column(batcher, batch, i, &pieces[i]);
         }
         batch->lengths[i] = (int32_t)length;
         batch->tokens += length;
     }
 }
 
-void ashlar__batcher_list(const ashlar_batcher *batcher, ashlar_batch_sampler_item *pieces) {
-    for (size_t i = 0; i < batcher->piece_count; i++) {
-        pieces[i] = (ashlar_batch_sampler_item){i, batcher->pieces[i].steps};
+void ashlar__batcher_fill(const ashlar_batcher *b, size_t first, ashlar_batch *batch) {
+    ASHLAR_CHECK2(first < b->piece_count);
+    const size_t left = b->piece_count - first;
+    fill(b, b->pieces + first, left < b->batch ? left : b->batch, batch);
+}
+
+/* ---- drawing ---- */
+
+static void shuffle(ashlar_random *random, void *array, size_t count, size_t item_bytes) {
+    char *items = array, swap[sizeof(piece)];
+    ASHLAR_CHECK2(item_bytes <= sizeof swap);
+    for (size_t i = count; i > 1; i--) {
+        char *last = items + (i - 1) * item_bytes;
+        char *other = items + (size_t)ashlar__random_below(random, i) * item_bytes;
+        memcpy(swap, last, item_bytes);
+        memmove(last, other, item_bytes); /* `other` may be the last item itself */
+        memcpy(other, swap, item_bytes);
     }
 }
 
-void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
-    ashlar__batcher_fill(batcher, ashlar__batch_sampler_next(batcher->batch_sampler),
-                         batcher->batch, batch);
-    batch->epoch = ashlar__batch_sampler_epochs(batcher->batch_sampler);
+static void fill_window(ashlar_batcher *b) {
+    const size_t places = b->window * b->batch;
+    for (size_t i = 0; i < places; i++) {
+        if (b->drawn_count == b->piece_count) {
+            shuffle(&b->random, b->pieces, b->piece_count, sizeof *b->pieces);
+            b->drawn_count = 0;
+        }
+        b->ready[i] = b->pieces[b->drawn_count++];
+        b->ready[i].order = i;
+    }
+    qsort(b->ready, places, sizeof *b->ready, longest_first);
+    shuffle(&b->random, b->batch_order, b->window, sizeof *b->batch_order);
+    b->batches_left = b->window;
 }
 
-ashlar_batch_sampler *ashlar__batcher_sampler(const ashlar_batcher *batcher) {
-    return batcher->batch_sampler;
+/* The pieces of the next batch. */
+static const piece *next(ashlar_batcher *b) {
+    if (b->batches_left == 0) {
+        fill_window(b);
+    }
+    ASHLAR_CHECK2(b->batches_left <= b->window && b->drawn_count <= b->piece_count);
+    b->handed_out += (double)b->batch;
+    return b->ready + b->batch_order[--b->batches_left] * b->batch;
+}
+
+void ashlar__batcher_next(ashlar_batcher *b, ashlar_batch *batch) {
+    fill(b, next(b), b->batch, batch);
+    batch->epoch = b->handed_out / (double)b->piece_count;
+}
+
+void ashlar__batcher_skip(ashlar_batcher *b, uint64_t batches) {
+    for (; batches > 0; batches--) {
+        (void)next(b);
+    }
+}
+
+ashlar_random ashlar__batcher_random(const ashlar_batcher *batcher) {
+    return batcher->random;
 }
 
 size_t ashlar__batcher_max_steps(const ashlar_batcher *batcher) {

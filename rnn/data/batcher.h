@@ -8,8 +8,11 @@
  * window: each begins `stride` steps after the previous one, and the last ends at the end of its
  * sequence.
  *
- * The pieces are the items of a batch sampler (batch_sampler.h); an item's length is the number of
- * steps of its piece.
+ *     epoch    a seeded permutation of all pieces; epochs follow each other without a break
+ *     window   the next `window` * `batch` pieces of an epoch, sorted by length, cut into batches,
+ *              and handed out in seeded random order
+ *
+ * So lengths are similar within a batch, but differ from batch to batch.
  *
  * Threads: one at a time per batcher. */
 #ifndef ASHLAR_BATCHER_H
@@ -21,12 +24,13 @@
 
 #include <ashlar/base.h>
 
-#include "rnn/data/batch_sampler.h"
+#include "allocator/base/random.h"
 #include "rnn/data/corpus.h"
 
 enum {
     ASHLAR_BATCHER_MARK = 0,      /* the symbol before and after a record */
     ASHLAR_BATCHER_SYMBOLS = 256, /* size of the vocabulary */
+    ASHLAR_BATCHER_WINDOW = 16,   /* the usual number of batches per window */
 };
 
 typedef struct ashlar_batcher ashlar_batcher;
@@ -34,12 +38,12 @@ typedef struct ashlar_batcher ashlar_batcher;
 typedef struct ashlar_batcher_config {
     size_t batch;     /* B, sequences per batch, 1.. */
     size_t max_steps; /* the most steps of a piece, 1.. */
-    size_t window;    /* batches per window, 1..; 0: ASHLAR_BATCH_SAMPLER_WINDOW */
+    size_t window;    /* batches per window, 1..; 0: ASHLAR_BATCHER_WINDOW */
     uint64_t seed;
     size_t stride; /* steps from the start of a piece to the start of the next, 1 .. max_steps;
                       0 stands for max_steps, so that pieces do not overlap */
     size_t held_out;     /* n >= 2: leave out the last of every n records; 0: take all */
-    bool is_of_held_out; /* take only the records that held_out leaves out, without a sampler */
+    bool is_of_held_out; /* take only the records that held_out leaves out, sorted; no _next() */
 } ashlar_batcher_config;
 
 /* Whether a record is held out: the last of every `held_out` records, so never the first. */
@@ -58,7 +62,7 @@ typedef struct ashlar_batch {
     double epoch;     /* epochs handed out so far, this batch included */
 } ashlar_batch;
 
-/* Cut the corpus into pieces and set up the batch sampler. Ownership: the caller owns *out until
+/* Cut the corpus into pieces. Ownership: the caller owns *out until
  * ashlar__batcher_destroy(); the corpus must outlive it. Errors: ASHLAR_EINVAL (batch or max_steps
  * is 0, a stride above max_steps), ASHLAR_EOVERFLOW (more than 2^31-1 elements in a batch),
  * ASHLAR_EHOSTMEM. Cost: host memory O(pieces + window * batch), all of it taken here. */
@@ -77,19 +81,19 @@ size_t ashlar__batcher_piece_count(const ashlar_batcher *batcher);
 /* Bytes of inputs, or of targets, for the longest batch: max_steps * B * sizeof(int32_t). */
 size_t ashlar__batcher_array_bytes(const ashlar_batcher *batcher);
 
+/* Draw the next batch; if there are fewer pieces than sequences, it has pieces more than once.
+ * _skip: draw batches, and drop them. */
 void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch);
+void ashlar__batcher_skip(ashlar_batcher *batcher, uint64_t batches);
 
-/* Write `count` pieces, 1 .. B, longest first, side by side into a batch. The columns after them
- * get length 0. Sets every field but the epoch. */
-void ashlar__batcher_fill(const ashlar_batcher *batcher, const ashlar_batch_sampler_item *pieces,
-                          size_t count, ashlar_batch *batch);
+/* The state of the random generator. Batchers of the same pieces that have the same state draw the
+ * same batches from here on. */
+ashlar_random ashlar__batcher_random(const ashlar_batcher *batcher);
 
-/* List all pieces, ashlar__batcher_piece_count() of them, in the order of the text. */
-void ashlar__batcher_list(const ashlar_batcher *batcher, ashlar_batch_sampler_item *pieces);
-
-/* The sampler of the pieces, owned by the batcher: to skip batches there skips them here. NULL with
- * is_of_held_out. */
-ashlar_batch_sampler *ashlar__batcher_sampler(const ashlar_batcher *batcher);
+/* With is_of_held_out: write the pieces from number `first` on, longest first, B or as many as are
+ * left, side by side into a batch. The columns after them get length 0. Sets every field but the
+ * epoch. */
+void ashlar__batcher_fill(const ashlar_batcher *batcher, size_t first, ashlar_batch *batch);
 
 /* ---- batch split ---- */
 

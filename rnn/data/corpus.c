@@ -35,12 +35,6 @@ struct ashlar_corpus {
     size_t repeat_count; /* names of files that were already in `read` */
 };
 
-/* Paths of a folder's files. */
-typedef struct path_list {
-    char **paths;
-    size_t count, capacity;
-} path_list;
-
 /* Cut the next line off a text, without its line end. Reads the byte after the text, a 0. */
 static ashlar_piece cut_line(ashlar_piece *rest) {
     ashlar_piece line = ashlar__piece_cut(rest, '\n');
@@ -153,75 +147,47 @@ static ashlar_status add_file(ashlar_corpus *corpus, const char *path, const str
                  : ASHLAR_OK;
 }
 
-static ashlar_status add_path(path_list *list, const char *folder, const char *name) {
-    ASHLAR_HOST_GROW(list->paths, &list->capacity, list->count,
-                     "corpus: no host memory for %zu items", list->count);
+static int is_not_hidden(const struct dirent *entry) {
+    return entry->d_name[0] != '.';
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b) {
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* Skip dangling links, and all but regular files: reading a pipe might never end. */
+static ashlar_status add_listed(ashlar_corpus *corpus, const char *folder, const char *name) {
     const size_t bytes = strlen(folder) + strlen(name) + sizeof "/";
+    struct stat info;
     char *path;
     ASHLAR_HOST_NEW(path, bytes, "corpus: no host memory to list %s", folder);
     (void)snprintf(path, bytes, "%s/%s", folder, name);
-    list->paths[list->count++] = path;
-    return ASHLAR_OK;
-}
-
-static int compare_paths(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static ashlar_status list_folder(const char *folder, path_list *list) {
-    DIR *dir = opendir(folder);
-    if (dir == NULL) {
-        return fail_errno("open", folder);
-    }
-    ashlar_status status = ASHLAR_OK;
-    while (status == ASHLAR_OK) {
-        errno = 0; /* readdir() returns NULL at the end and on failure: only errno tells which */
-        const struct dirent *entry = readdir(dir);
-        if (entry == NULL) {
-            status = errno != 0 ? fail_errno("list", folder) : ASHLAR_OK;
-            break;
-        }
-        if (entry->d_name[0] != '.') {
-            status = add_path(list, folder, entry->d_name);
-        }
-    }
-    (void)closedir(dir);
-    if (list->count > 1) {
-        qsort(list->paths, list->count, sizeof *list->paths, compare_paths);
-    }
+    const bool is_file = stat(path, &info) == 0 && S_ISREG(info.st_mode);
+    const ashlar_status status = is_file ? add_file(corpus, path, &info, false) : ASHLAR_OK;
+    ashlar__host_free(path);
     return status;
 }
 
-static ashlar_status add_listed(ashlar_corpus *corpus, const path_list *list) {
-    for (size_t i = 0; i < list->count; i++) {
-        struct stat info;
-        /* Skip dangling links, and all but regular files: reading a pipe might never end. */
-        if (stat(list->paths[i], &info) != 0 || !S_ISREG(info.st_mode)) {
-            continue;
-        }
-        ASHLAR_TRY(add_file(corpus, list->paths[i], &info, false));
-    }
-    return ASHLAR_OK;
-}
-
 static ashlar_status add_folder(ashlar_corpus *corpus, const char *folder) {
-    path_list list = {0};
-    const size_t record_count = corpus->record_count;
-    const size_t repeat_count = corpus->repeat_count;
-    ashlar_status status = list_folder(folder, &list);
-    ASHLAR_THEN(status, add_listed(corpus, &list));
-    for (size_t i = 0; i < list.count; i++) {
-        ashlar__host_free(list.paths[i]);
+    struct dirent **entries;
+    const size_t record_count = corpus->record_count, repeat_count = corpus->repeat_count;
+    const int count = scandir(folder, &entries, is_not_hidden, by_bytes);
+    ashlar_status status = count < 0 ? fail_errno("list", folder) : ASHLAR_OK;
+    for (int i = 0; i < count; i++) {
+        ASHLAR_THEN(status, add_listed(corpus, folder, entries[i]->d_name));
+        free(entries[i]);
     }
-    ashlar__host_free(list.paths);
+    if (count >= 0) {
+        free(entries);
+    }
     if (status != ASHLAR_OK || corpus->record_count > record_count ||
         corpus->repeat_count > repeat_count) {
         return status;
     }
     return ashlar__fail(ASHLAR_EFORMAT,
-                        "corpus: no text in the folder %s (%zu names, hidden ones not counted); "
+                        "corpus: no text in the folder %s (%d names, hidden ones not counted); "
                         "give a folder that has text files directly in it",
-                        folder, list.count);
+                        folder, count);
 }
 
 static ashlar_status add_named(ashlar_corpus *corpus, const char *path) {

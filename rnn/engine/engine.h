@@ -184,13 +184,15 @@ struct ashlar_model {
     ashlar_model_weight *weights;
     size_t weight_count, weight_capacity;
     size_t declared_count; /* of the weights: in the arena */
-    char **texts; /* names, as long as the model lives */
+    char **texts;          /* names, as long as the model lives */
     size_t text_count, text_capacity;
     ashlar_model_tied *ties;
     size_t tie_count, tie_capacity;
     ashlar_model_constant *constants;
-    uint64_t seed;   /* of the next walk whose seed is not given */
-    void *prepared;  /* copies of weights that walks read which do not train; NULL: none */
+    ashlar_model_batch largest;   /* of the warm-up, during it */
+    ashlar_warmup_options warmup; /* max_length 0: none; else walks are steps with its keys */
+    uint64_t seed;                /* of the next walk whose seed is not given */
+    void *prepared; /* copies of weights that walks read which do not train; NULL: none */
     bool prepares_bf16;
     ashlar_walk_table *tables;
 };
@@ -228,11 +230,6 @@ size_t ashlar__model_weight(ashlar_model *model, const ashlar_model_weight *weig
 /* Copy values that an operation reads as elements of the model's type; the result points to their
  * place in device memory, which is known from the commit on. NULL after a failure. */
 const void *const *ashlar__model_constant(ashlar_model *model, const double *values, size_t count);
-
-/* ashlar_model_prepare(); is_bf16: matrices are rounded to bf16, which only walks of one step that
- * carry states read. Errors: also ASHLAR_EINVAL (a model or device that is not so prepared). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__model_prepare(ashlar_model *model, bool is_bf16,
-                                                      ashlar_stream stream);
 
 /* Give the copies back. Errors: those of ashlar_free(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_drop_prepared(ashlar_model *model);
@@ -302,6 +299,11 @@ typedef struct ashlar_walking {
     size_t chunk, chunk_count, first_step;
     bool is_to_border; /* only the states behind the chunk are wanted */
 } ashlar_walking;
+
+/* A walk that is no step of the allocator by itself. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__model_walk(ashlar_model *model, ashlar_walk walk,
+                                                   const ashlar_model_batch *batch,
+                                                   ashlar_stream stream);
 
 /* Queue the phases first .. end - 1. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__walk_queue(const ashlar_walking *walking, size_t first,

@@ -16,7 +16,7 @@ static ashlar_status add_bytes(const ashlar_node *node, size_t *bytes) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__model_prepare(ashlar_model *m, bool is_bf16, ashlar_stream stream) {
+static ashlar_status prepare(ashlar_model *m, bool is_bf16, ashlar_stream stream) {
     size_t bytes = 0, at = 0;
     void *prepared;
     ASHLAR_FAIL_IF(!m->is_committed, ASHLAR_EINVAL, "model: not committed");
@@ -45,5 +45,9 @@ ashlar_status ashlar__model_prepare(ashlar_model *m, bool is_bf16, ashlar_stream
 }
 
 ashlar_status ashlar_model_prepare(ashlar_model *m, ashlar_stream stream) {
-    return ashlar__model_prepare(m, false, stream);
+    return prepare(m, false, stream);
+}
+
+ashlar_status ashlar_model_prepare_bf16(ashlar_model *m, ashlar_stream stream) {
+    return prepare(m, true, stream);
 }

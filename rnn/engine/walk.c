@@ -437,8 +437,8 @@ static ashlar_status take_block(ashlar_walking *w) {
                                      w->stream, (void **)&w->block);
 }
 
-ashlar_status ashlar_model_run(ashlar_model *m, ashlar_walk walk, const ashlar_model_batch *given,
-                               ashlar_stream stream) {
+ashlar_status ashlar__model_walk(ashlar_model *m, ashlar_walk walk,
+                                 const ashlar_model_batch *given, ashlar_stream stream) {
     const ashlar_model_batch batch = ASHLAR_OR_ZERO(ashlar_model_batch, given);
     ashlar_walking w;
     ASHLAR_TRY(prepare(m, walk, &batch, &w));

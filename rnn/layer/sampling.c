@@ -3,11 +3,13 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
 #include "arena/compute/convert.h"
+#include "arena/compute/workers.h"
 #include "rnn/layer/ops.h"
 
 ashlar_status ashlar__sampling_init(ashlar_sampling *c, size_t classes,
@@ -182,21 +184,65 @@ void ashlar_sampler_destroy(ashlar_sampler *sampler) {
     }
 }
 
-ashlar_status ashlar__sampler_draw_anywhere(ashlar_sampler *sampler, ashlar_dtype dtype,
-                                            const void *logits, double number, int32_t *out) {
+static ashlar_status draw(ashlar_sampler *sampler, ashlar_dtype dtype, const void *logits,
+                          double number, int32_t *out) {
     ashlar_sampling *c = &sampler->sampling;
-    ASHLAR_FAIL_IF((unsigned)dtype >= ASHLAR_DTYPE_COUNT, ASHLAR_EINVAL, "sampler: %d is no type",
-                   (int)dtype);
     ASHLAR_FAIL_IF(!(number >= 0 && number < 1), ASHLAR_EINVAL,
                    "sampler: the number is %g; it must be at least 0 and below 1", number);
     ashlar__convert(ASHLAR_F32, c->logits, dtype, logits, c->classes);
     return ashlar__sampling_draw(c, number, out);
 }
 
+/* A byte for each logit is enough to tell host memory from a device's. */
+static ashlar_status check_logits(const char *call, ashlar_dtype dtype, const void *logits,
+                                  size_t count) {
+    ASHLAR_FAIL_IF((unsigned)dtype >= ASHLAR_DTYPE_COUNT, ASHLAR_EINVAL, "sampler: %d is no type",
+                   (int)dtype);
+    return ashlar__check_host_array(call, "logits", logits, count);
+}
+
 ashlar_status ashlar_sampler_draw(ashlar_sampler *sampler, ashlar_dtype dtype, const void *logits,
                                   double number, int32_t *out) {
-    /* A byte for each logit is enough to tell host memory from a device's. */
-    ASHLAR_TRY(ashlar__check_host_array("ashlar_sampler_draw", "logits", logits,
-                                        sampler->sampling.classes));
-    return ashlar__sampler_draw_anywhere(sampler, dtype, logits, number, out);
+    ASHLAR_TRY(check_logits("ashlar_sampler_draw", dtype, logits, sampler->sampling.classes));
+    return draw(sampler, dtype, logits, number, out);
+}
+
+/* The arguments of ashlar_sampler_draw_all(), and the first row that failed. */
+typedef struct draws {
+    ashlar_sampler *const *samplers;
+    ashlar_dtype dtype;
+    const char *logits;
+    const double *numbers;
+    int32_t *out;
+    atomic_size_t bad; /* SIZE_MAX: none */
+} draws;
+
+static ashlar_status draw_row(const draws *d, size_t i) {
+    const size_t row_bytes = d->samplers[i]->sampling.classes * ashlar_dtype_bytes(d->dtype);
+    return draw(d->samplers[i], d->dtype, d->logits + i * row_bytes, d->numbers[i], &d->out[i]);
+}
+
+static void draw_one(void *context, size_t i) {
+    draws *const d = context;
+    if (draw_row(d, i) != ASHLAR_OK) {
+        size_t bad = atomic_load(&d->bad);
+        while (i < bad && !atomic_compare_exchange_weak(&d->bad, &bad, i)) {
+        }
+    }
+}
+
+ashlar_status ashlar_sampler_draw_all(ashlar_sampler *const *samplers, size_t count,
+                                      ashlar_dtype dtype, const void *logits, const double *numbers,
+                                      int32_t *out) {
+    draws d = {.samplers = samplers,
+               .dtype = dtype,
+               .logits = logits,
+               .numbers = numbers,
+               .out = out,
+               .bad = SIZE_MAX};
+    const size_t classes = count > 0 ? samplers[0]->sampling.classes : 0;
+    ASHLAR_TRY(check_logits("ashlar_sampler_draw_all", dtype, logits, count * classes));
+    ashlar__workers_run(count, draw_one, &d);
+    const size_t bad = atomic_load(&d.bad);
+    return bad == SIZE_MAX ? ASHLAR_OK : draw_row(&d, bad); /* the detail is this thread's */
 }

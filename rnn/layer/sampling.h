@@ -24,11 +24,4 @@ void ashlar__sampling_finish(ashlar_sampling *sampling); /* a zeroed struct is a
 ASHLAR_MUST_CHECK ashlar_status ashlar__sampling_draw(ashlar_sampling *sampling, double number,
                                                       int32_t *symbol);
 
-/* Like ashlar_sampler_draw(), but `logits` may also be in a software device's memory, if the work
- * that writes them is over. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__sampler_draw_anywhere(ashlar_sampler *sampler,
-                                                              ashlar_dtype dtype,
-                                                              const void *logits, double number,
-                                                              int32_t *out);
-
 #endif /* ASHLAR_SAMPLING_H */

@@ -7,20 +7,9 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
-#include "arena/compute/workers.h"
 #include "rnn/data/batcher.h"
-#include "rnn/engine/engine.h"
-#include "rnn/layer/sampling.h"
 
 enum { ALIGN = 256 };
-
-/* One text's randomness. */
-typedef struct drawer {
-    ashlar_sampler *sampler;
-    ashlar_random random;
-    double number; /* the draw that is on its way */
-    ashlar_status status;
-} drawer;
 
 /* Logits and tokens are page-locked, so that the device writes and reads them where the host does.
  */
@@ -29,7 +18,9 @@ struct ashlar_text_sampler {
     ashlar_device *device;
     size_t count;     /* B */
     size_t row_bytes; /* of a text's logits */
-    drawer *drawers;  /* [B] */
+    ashlar_sampler **samplers; /* [B] */
+    ashlar_random *randoms;    /* [B] */
+    double *numbers;           /* [B] of the draw that is under way */
     char *logits;     /* [B, V], of the model's type; the tokens lie in this memory, too */
     int32_t *tokens;  /* [B] */
     char *states[2];  /* in one block: a step reads one set, and writes the other */
@@ -43,13 +34,14 @@ static ashlar_model_batch step_of(const ashlar_text_sampler *s) {
 
 /* ---- create and destroy ---- */
 
-static ashlar_status create_drawers(ashlar_text_sampler *s,
-                                    const ashlar_text_sampler_config *config) {
-    ASHLAR_HOST_NEW(s->drawers, s->count, "no host memory for %zu samplers", s->count);
+static ashlar_status create_samplers(ashlar_text_sampler *s,
+                                     const ashlar_text_sampler_config *config) {
+    ASHLAR_HOST_NEW(s->samplers, s->count, "no host memory for %zu samplers", s->count);
+    ASHLAR_HOST_NEW(s->randoms, s->count, "no host memory for %zu samplers", s->count);
+    ASHLAR_HOST_NEW(s->numbers, s->count, "no host memory for %zu samplers", s->count);
     for (size_t i = 0; i < s->count; i++) {
-        ashlar__random_init(&s->drawers[i].random, config->seed + i);
-        ASHLAR_TRY(
-            ashlar_sampler_create(&config->sampling, s->of.config.classes, &s->drawers[i].sampler));
+        ashlar__random_init(&s->randoms[i], config->seed + i);
+        ASHLAR_TRY(ashlar_sampler_create(&config->sampling, s->of.config.classes, &s->samplers[i]));
     }
     return ASHLAR_OK;
 }
@@ -89,8 +81,9 @@ static ashlar_status build(ashlar_text_sampler *s, const ashlar_text_sampler_con
                    "weights in bf16 (--bf16): only a software device reads an fp32 model so; leave "
                    "it out");
     ASHLAR_TRY(take_memory(s));
-    ASHLAR_TRY(create_drawers(s, config));
-    ASHLAR_TRY(ashlar__model_prepare(s->of.model, config->is_bf16, s->of.stream));
+    ASHLAR_TRY(create_samplers(s, config));
+    ASHLAR_TRY(config->is_bf16 ? ashlar_model_prepare_bf16(s->of.model, s->of.stream)
+                               : ashlar_model_prepare(s->of.model, s->of.stream));
     return ashlar__text_sampler_read(s, ASHLAR_BATCHER_MARK);
 }
 
@@ -113,10 +106,12 @@ void ashlar__text_sampler_destroy(ashlar_text_sampler *s) {
     /* Neither fails but with the device: take_memory() took this block, or it is NULL. */
     ASHLAR_IGNORE(ashlar_stream_synchronize(s->device, s->of.stream));
     ASHLAR_IGNORE(ashlar_free(s->of.allocator, s->states[0]));
-    for (size_t i = 0; s->drawers != NULL && i < s->count; i++) {
-        ashlar_sampler_destroy(s->drawers[i].sampler);
+    for (size_t i = 0; s->samplers != NULL && i < s->count; i++) {
+        ashlar_sampler_destroy(s->samplers[i]);
     }
-    ashlar__host_free(s->drawers);
+    ashlar__host_free(s->samplers);
+    ashlar__host_free(s->randoms);
+    ashlar__host_free(s->numbers);
     ashlar_device_host_free(s->device, s->logits);
     ashlar__host_free(s);
 }
@@ -143,25 +138,13 @@ ashlar_status ashlar__text_sampler_read(ashlar_text_sampler *s, int32_t symbol) 
     return feed(s);
 }
 
-static void draw_one(void *context, size_t i) {
-    const ashlar_text_sampler *const s = context;
-    drawer *const d = &s->drawers[i];
-    d->status = ashlar__sampler_draw_anywhere(
-        d->sampler, s->of.config.dtype, s->logits + i * s->row_bytes, d->number, &s->tokens[i]);
-}
-
 ashlar_status ashlar__text_sampler_next(ashlar_text_sampler *s, int32_t *symbols) {
     ASHLAR_TRY(ashlar_stream_synchronize(s->device, s->of.stream));
     for (size_t i = 0; i < s->count; i++) {
-        s->drawers[i].number = ashlar__random_uniform(&s->drawers[i].random);
+        s->numbers[i] = ashlar__random_uniform(&s->randoms[i]);
     }
-    ashlar__workers_run(s->count, draw_one, s);
-    for (size_t i = 0; i < s->count; i++) {
-        if (s->drawers[i].status != ASHLAR_OK) {
-            draw_one(s, i); /* again, since the detail is the calling thread's */
-            return s->drawers[i].status;
-        }
-    }
+    ASHLAR_TRY(ashlar_sampler_draw_all(s->samplers, s->count, s->of.config.dtype, s->logits,
+                                       s->numbers, s->tokens));
     ASHLAR_TRY(feed(s));
     memcpy(symbols, s->tokens, s->count * sizeof *symbols);
     return ASHLAR_OK;

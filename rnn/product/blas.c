@@ -2,6 +2,8 @@
  * best instruction set of the processor. */
 #include "rnn/product/blas.h"
 
+#include <ashlar/model.h>
+
 #include "allocator/base/check_level.h"
 #include "arena/compute/element.h"
 #include "arena/compute/workers.h"
@@ -75,15 +77,14 @@ void ashlar__blas_compute(const ashlar_gemm_args *p, ashlar_gemm_kernel *functio
     }
 }
 
-const char *ashlar__blas_name(void) {
+const char *ashlar_cpu_products(void) {
     return ashlar__blas_best()->name;
 }
 
-void ashlar__blas_set_threads(int n) {
-    ASHLAR_ASSERT(n >= 1);
-    ashlar__workers_set_count(min_of((size_t)n, ASHLAR_WORKERS_MAX));
+void ashlar_cpu_set_threads(size_t count) {
+    ashlar__workers_set_count(min_of(count > 0 ? count : 1, ASHLAR_WORKERS_MAX));
 }
 
-int ashlar__blas_threads(void) {
-    return (int)ashlar__workers_count();
+size_t ashlar_cpu_threads(void) {
+    return ashlar__workers_count();
 }

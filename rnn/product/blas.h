@@ -30,13 +30,6 @@ void ashlar__gemm_panels_f32(size_t m, size_t n, size_t k, const float *a, size_
 void ashlar__gemm_panels_f64(size_t m, size_t n, size_t k, const double *a, size_t lda,
                              const double *panels, bool adds, double *c, size_t ldc);
 
-/* The name of the implementation, for reports ("built-in, AVX2 and FMA"). Never NULL. */
-const char *ashlar__blas_name(void);
-
-/* Set and get the number of the workers' threads (workers.h); n >= 1, capped at the maximum. */
-void ashlar__blas_set_threads(int n);
-int ashlar__blas_threads(void);
-
 /* c = or += op(a) * op(b), as in blas.h; elements are of the kernel's type. k > 0. */
 typedef struct ashlar_gemm_args {
     bool trans_a, trans_b;

@@ -6,23 +6,25 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/json.h"
-#include "allocator/soft/soft.h"
 #include "rnn/data/batcher.h"
 
 #define MIB 1048576.0
 
-enum { LENGTH_MAX = 1000000, WIDTH_MAX = 16384, BATCH_MAX = 65536 };
+enum { LENGTH_MAX = 1000000 };
 
 /* Nothing is written to this device's memory, so it may be larger than the host's. */
 static const char soft_device[] = "memory=1TiB,touch=off";
 
-typedef enum vary { BATCH, LENGTH, HIDDEN, VARY_COUNT } vary;
-
-static const char *const names[] = {[BATCH] = "batch", [LENGTH] = "length", [HIDDEN] = "hidden"};
-ASHLAR_TABLE_IS_FULL(names, VARY_COUNT);
-static const char *const options[] = {
-    [BATCH] = "batch", [LENGTH] = "max-length", [HIDDEN] = "hidden"};
-ASHLAR_TABLE_IS_FULL(options, VARY_COUNT);
+/* What --vary names: its option, the field, and the largest value; 0: what the text has. */
+static const struct {
+    const char *option;
+    size_t offset, most;
+} varied[] = {
+    [ASHLAR_VARY_BATCH] = {"batch", offsetof(ashlar_train_config, batch), 65536},
+    [ASHLAR_VARY_LENGTH] = {"max-length", offsetof(ashlar_train_config, max_length), 0},
+    [ASHLAR_VARY_HIDDEN] = {"hidden", offsetof(ashlar_train_config, hidden), 16384},
+};
+ASHLAR_TABLE_IS_FULL(varied, ASHLAR_VARY_COUNT);
 
 /* A training of which one option's value (batch, length or width) is varied. */
 typedef struct fitting {
@@ -30,29 +32,17 @@ typedef struct fitting {
     ashlar_train_config train; /* the training's options; trials change only the varied one */
     ashlar_device *device;
     ashlar_corpus *text;
-    vary vary;
+    ashlar_vary vary;
     size_t unit; /* the varied value is a multiple of this */
 } fitting;
 
-static vary vary_of(const char *name) {
-    vary found = BATCH;
-    while (found < VARY_COUNT && strcmp(name, names[found]) != 0) {
-        found++;
-    }
-    return found;
-}
-
-static size_t *varied_of(ashlar_train_config *train, vary what) {
-    return what == BATCH ? &train->batch : what == LENGTH ? &train->max_length : &train->hidden;
-}
-
-bool ashlar__train_fit_knows(const char *name) {
-    return vary_of(name) < VARY_COUNT;
+static size_t *varied_of(ashlar_train_config *train, ashlar_vary what) {
+    return (size_t *)(void *)((char *)train + varied[what].offset);
 }
 
 static ashlar_status open_fitting(fitting *f) {
     const ashlar_train_command *c = f->command;
-    ASHLAR_TRY(ashlar__soft_configure(soft_device));
+    ASHLAR_TRY(ashlar_soft_configure(soft_device));
     ASHLAR_TRY(ashlar_device_open("soft", &f->device));
     return ashlar__corpus_open(c->data.items, c->data.count, &f->text);
 }
@@ -92,24 +82,15 @@ static ashlar_status longest_piece(const fitting *f, size_t *out) {
 
 static ashlar_status set_range(fitting *f, ashlar_fit_options *o) {
     const ashlar_train_config *t = &f->train;
-    f->unit = f->vary == BATCH && t->accumulate > 1 ? t->accumulate : 1;
-    switch (f->vary) {
-    case LENGTH:
+    f->unit = f->vary == ASHLAR_VARY_BATCH && t->accumulate > 1 ? t->accumulate : 1;
+    o->min_value = f->vary == ASHLAR_VARY_HIDDEN ? t->projection + 1 : 1;
+    o->max_value = varied[f->vary].most / f->unit;
+    if (f->vary == ASHLAR_VARY_LENGTH) {
         o->min_value = t->stride > 1 ? t->stride : 1;
         ASHLAR_TRY(longest_piece(f, &o->max_value));
         ASHLAR_FAIL_IF(o->min_value > o->max_value, ASHLAR_EINVAL,
                        "--vary length: the longest record has %zu steps, below --stride %zu",
                        o->max_value, o->min_value);
-        break;
-    case HIDDEN:
-        o->min_value = t->projection + 1;
-        o->max_value = WIDTH_MAX;
-        break;
-    case BATCH:
-    case VARY_COUNT:
-        o->min_value = 1;
-        o->max_value = BATCH_MAX / f->unit;
-        break;
     }
     return ASHLAR_OK;
 }
@@ -130,7 +111,7 @@ static ashlar_status find(fitting *f, ashlar_train_fitted *out) {
     ASHLAR_TRY(set_range(f, &o));
     ASHLAR_TRY(ashlar_fit(f->device, &o, &fit));
     *varied_of(&f->train, f->vary) = fit.value * f->unit;
-    *out = (ashlar_train_fitted){.option = options[f->vary],
+    *out = (ashlar_train_fitted){.option = varied[f->vary].option,
                                  .value = fit.value * f->unit,
                                  .next = fit.value < o.max_value ? (fit.value + 1) * f->unit : 0,
                                  .need_bytes = fit.need_bytes,
@@ -140,7 +121,7 @@ static ashlar_status find(fitting *f, ashlar_train_fitted *out) {
 }
 
 ashlar_status ashlar__train_fit_find(const ashlar_train_command *c, ashlar_train_fitted *out) {
-    fitting f = {.command = c, .train = c->train, .vary = vary_of(c->vary)};
+    fitting f = {.command = c, .train = c->train, .vary = c->vary};
     ashlar_status status = open_fitting(&f);
     ASHLAR_THEN(status, find(&f, out));
     close_fitting(&f);
@@ -152,10 +133,9 @@ static void print_found(const ashlar_train_command *c, const ashlar_train_fitted
            (double)fit->need_bytes / MIB, (double)c->fit_bytes / MIB);
     if (fit->next != 0) {
         printf("--%s %zu needs more than there is.\n", fit->option, fit->next);
-    } else if (fit->option == options[LENGTH]) {
-        printf("no record of the text is longer.\n");
     } else {
-        printf("that is the largest value there is.\n");
+        printf("%s.\n", c->vary == ASHLAR_VARY_LENGTH ? "no record of the text is longer"
+                                                      : "that is the largest value there is");
     }
     printf("Found by %zu dry warm-ups for the CPU back end (--device soft), in units of 2 MiB.\n"
            "With cuDNN (--device cuda) it is an estimate: add up to %.2f MiB of work space, and "
@@ -163,17 +143,18 @@ static void print_found(const ashlar_train_command *c, const ashlar_train_fitted
            fit->trials, fit->cudnn_bytes / MIB);
 }
 
+#define OF(field) ASHLAR_MEMBER(ashlar_train_fitted, #field, field)
+static const ashlar_member members[] =
+    ASHLAR_MEMBERS(OF(option), OF(value), OF(need_bytes), OF(trials),
+                   ASHLAR_MEMBER(ashlar_train_fitted, "cudnn_work_space_bytes", cudnn_bytes));
+
 static ashlar_status write_found(const ashlar_train_command *c, const ashlar_train_fitted *fit) {
     ashlar_json_writer w;
     ashlar__json_writer_init(&w, 2);
     ashlar__json_open_document(&w, "ashlar-fit/1");
-    ashlar__json_add_string(&w, "option", fit->option);
-    ashlar__json_add_uint64(&w, "value", fit->value);
+    ASHLAR_MEMBERS_PUT(&w, fit, members);
     ashlar__json_add_bool(&w, "is_largest_value", fit->next == 0);
-    ashlar__json_add_uint64(&w, "need_bytes", fit->need_bytes);
     ashlar__json_add_uint64(&w, "device_bytes", c->fit_bytes);
-    ashlar__json_add_uint64(&w, "trials", fit->trials);
-    ashlar__json_add_double(&w, "cudnn_work_space_bytes", fit->cudnn_bytes);
     ashlar__json_close_object(&w);
     return ashlar__json_writer_end(&w, c->json);
 }
@@ -199,7 +180,7 @@ static ashlar_status need_of(fitting *f, size_t *bytes) {
 }
 
 ashlar_status ashlar__train_fit_explain(const ashlar_train_command *c) {
-    fitting f = {.command = c, .train = c->train, .vary = BATCH};
+    fitting f = {.command = c, .train = c->train, .vary = ASHLAR_VARY_BATCH};
     char detail[ASHLAR_DETAIL_BYTES], saved[96] = "";
     size_t need = 0, with_recompute = 0;
     (void)snprintf(detail, sizeof detail, "%s", ashlar_error_detail());

@@ -6,7 +6,6 @@
 #include "rnn/data/batcher.h"
 #include "allocator/base/file.h"
 #include "allocator/base/host.h"
-#include "arena/checkpoint/safetensors.h"
 #include "rnn/programs/options.h"
 #include "rnn/programs/program.h"
 #include "rnn/programs/train_program.h"
@@ -74,7 +73,7 @@ static const ashlar_checkpoint_tensor *find(const ashlar_checkpoint *file,
     for (size_t i = 0; i < ashlar_checkpoint_count(file); i++) {
         char room[ASHLAR_LOAD_NAME_BYTES];
         const ashlar_checkpoint_tensor *tensor = ashlar_checkpoint_at(file, i);
-        const char *mapped = ashlar__load_name(names, tensor->name, room);
+        const char *mapped = ashlar_load_name(names, tensor->name, room);
         if (mapped != NULL && strcmp(mapped, name) == 0 && tensor->rank == 2 &&
             tensor->shape[0] <= SIZE_MOST && tensor->shape[1] <= SIZE_MOST) {
             return tensor;
@@ -134,33 +133,12 @@ static ashlar_status load(const command *c, const ashlar_checkpoint *file,
     return ashlar_checkpoint_load(ashlar_model_arena(m->model), file, &names, m->stream, NULL);
 }
 
-static ashlar_status write_text(const command *c, const ashlar_sampled_model *model,
-                                const ashlar_text_config *text) {
-    ashlar_text_report report;
-    ASHLAR_TRY(ashlar__text_write(model, stdout, text, &report));
-    return c->json == NULL ? ASHLAR_OK : ashlar__text_report_write(c->json, model, text, &report);
-}
-
-static ashlar_status sample(const command *c, ashlar_device *device,
-                            const ashlar_text_config *text) {
+/* Write the text, but first check that the report can be written: better to fail before. */
+static ashlar_status sample(const command *c, ashlar_device *device) {
+    ashlar_text_config text = c->text;
     ashlar_checkpoint *file = NULL;
     ashlar_sampled_model model = {0};
-    ashlar_status status = ashlar_checkpoint_open(c->model, &file);
-    ASHLAR_THEN(status, ashlar_allocator_create(device, &model.allocator));
-    if (status == ASHLAR_OK) {
-        ashlar_allocator_set_report(model.allocator, ashlar__program_print_report, NULL);
-        status = load(c, file, &model);
-    }
-    ASHLAR_THEN(status, write_text(c, &model, text));
-    ashlar_model_destroy(model.model);
-    ashlar_allocator_destroy(model.allocator);
-    ashlar_checkpoint_close(file);
-    return status;
-}
-
-/* Write the text, but first check that the report can be written: better to fail before. */
-static ashlar_status run(const command *c, ashlar_device *device) {
-    ashlar_text_config text = c->text;
+    ashlar_text_report report;
     char *prime = NULL;
     ashlar_status status = ashlar__program_check_report(c->json);
     if (status == ASHLAR_OK && c->prime_file != NULL) {
@@ -170,7 +148,19 @@ static ashlar_status run(const command *c, ashlar_device *device) {
         text.prime = c->prime;
         text.prime_bytes = strlen(c->prime);
     }
-    ASHLAR_THEN(status, sample(c, device, &text));
+    ASHLAR_THEN(status, ashlar_checkpoint_open(c->model, &file));
+    ASHLAR_THEN(status, ashlar_allocator_create(device, &model.allocator));
+    if (status == ASHLAR_OK) {
+        ashlar_allocator_set_report(model.allocator, ashlar__program_print_report, NULL);
+        status = load(c, file, &model);
+    }
+    ASHLAR_THEN(status, ashlar__text_write(&model, stdout, &text, &report));
+    if (status == ASHLAR_OK && c->json != NULL) {
+        status = ashlar__text_report_write(c->json, &model, &text, &report);
+    }
+    ashlar_model_destroy(model.model);
+    ashlar_allocator_destroy(model.allocator);
+    ashlar_checkpoint_close(file);
     ashlar__host_free(prime);
     return status;
 }
@@ -180,15 +170,11 @@ static ashlar_status check_command(const command *c) {
                    "--model: no weights given; train some with ashlar-train --save FILE");
     ASHLAR_FAIL_IF(c->prime != NULL && c->prime_file != NULL, ASHLAR_EINVAL,
                    "--prime and --prime-file: leave out one of them");
-    const struct {
-        const char *option;
-        const char *path; /* NULL: the option was not given */
-    } inputs[] = {{"model", c->model}, {"prime-file", c->prime_file}};
-    for (size_t i = 0; c->json != NULL && i < sizeof inputs / sizeof inputs[0]; i++) {
-        ASHLAR_FAIL_IF(inputs[i].path != NULL &&
-                           ashlar__program_is_same_file(c->json, inputs[i].path),
+    const char *const inputs[][2] = {{"model", c->model}, {"prime-file", c->prime_file}};
+    for (size_t i = 0; c->json != NULL && i < 2; i++) {
+        ASHLAR_FAIL_IF(inputs[i][1] != NULL && ashlar__program_is_same_file(c->json, inputs[i][1]),
                        ASHLAR_EINVAL, "--json and --%s: both name %s; give each its own file",
-                       inputs[i].option, c->json);
+                       inputs[i][0], c->json);
     }
     return ASHLAR_OK;
 }
@@ -211,7 +197,7 @@ static int run_command(int argc, char **argv) {
     if (exit_status != 0) {
         return exit_status;
     }
-    const ashlar_status status = run(&given, device);
+    const ashlar_status status = sample(&given, device);
     ashlar_device_close(device);
     return status == ASHLAR_OK ? 0 : ashlar__program_fail(program, status);
 }

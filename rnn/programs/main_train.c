@@ -4,8 +4,7 @@
 
 #include <ashlar/trace.h>
 
-#include "rnn/product/blas.h"
-#include "allocator/base/host.h"
+#include "allocator/base/error.h"
 #include "rnn/programs/train_program.h"
 #include "rnn/programs/program.h"
 #include "rnn/train/train.h"
@@ -15,10 +14,11 @@ static const char program[] = "ashlar-train";
 static void print_start(const ashlar_train_command *c, const ashlar_corpus *corpus) {
     const size_t count = ashlar__corpus_count(corpus), each = c->train.held_out;
     printf("Text: %zu records, %zu of these for the test, %zu bytes from %zu files (%zu skipped). "
-           "Model: %s, %zu layers of %zu. Matrix products: %s, %d threads.\n",
+           "Model: %s, %zu layers of %zu. Matrix products: %s, %zu threads.\n",
            count, each > 0 ? count / each : 0, ashlar__corpus_bytes(corpus),
-           ashlar__corpus_file_count(corpus), ashlar__corpus_skipped_count(corpus), c->cell,
-           c->train.layers, c->train.hidden, ashlar__blas_name(), ashlar__blas_threads());
+           ashlar__corpus_file_count(corpus), ashlar__corpus_skipped_count(corpus),
+           ashlar_rnn_cell_name(c->train.cell), c->train.layers, c->train.hidden,
+           ashlar_cpu_products(), ashlar_cpu_threads());
     fflush(stdout);
 }
 
@@ -30,27 +30,6 @@ static ashlar_status write_sample(const ashlar_train_command *c, ashlar_trainer 
     };
     printf("\nA sample:\n");
     return ashlar__text_write(&model, stdout, &text, NULL);
-}
-
-static void print_text_end(const ashlar_evaluation *test) {
-    if (test->records > 0) {
-        printf("\nOn %zu held-out records the loss is %.4f nats per symbol, %.3f bits per byte "
-               "(driver calls for\nmemory, streams or attributes: %llu).\n",
-               test->records, test->loss, test->bits_per_byte,
-               (unsigned long long)test->management_calls);
-    }
-}
-
-static ashlar_status print_end(const ashlar_train_command *c, ashlar_trainer *trainer,
-                               const ashlar_train_report *report, const ashlar_evaluation *test) {
-    ashlar_status status = ASHLAR_OK;
-    if (c->sample_bytes > 0) {
-        status = write_sample(c, trainer);
-    }
-    ashlar__report_print(stdout, report);
-    ashlar__train_ranks_print(report);
-    print_text_end(test);
-    return status;
 }
 
 static bool is_first_rank(const ashlar_train_command *c) {
@@ -69,14 +48,15 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
     }
     ashlar_status first = file != NULL ? ashlar__trainer_save(trainer, file) : ASHLAR_OK;
     ASHLAR_THEN(first, ashlar__trainer_evaluate(trainer, &test));
-    ASHLAR_THEN(first, ashlar__train_page_report(page, c, trainer, report, &test));
+    ASHLAR_THEN(first, ashlar__train_page_report(page, trainer, report, &test));
     if (c->snapshot != NULL) {
         const ashlar_status status =
-            ashlar_allocator_write_snapshot(ashlar__trainer_allocator(trainer), c->snapshot);
+            ashlar_allocator_write_snapshot(ashlar__trainer_model(trainer).allocator, c->snapshot);
         first = first == ASHLAR_OK ? status : first;
     }
     if (!c->is_quiet) {
-        const ashlar_status status = print_end(c, trainer, report, &test);
+        const ashlar_status status = c->sample_bytes > 0 ? write_sample(c, trainer) : ASHLAR_OK;
+        ashlar__report_print(stdout, report, &test);
         first = first == ASHLAR_OK ? status : first;
     }
     return first;
@@ -138,7 +118,8 @@ static ashlar_status run_trainer(const ashlar_train_command *c, ashlar_trainer *
 static void print_stopped(const ashlar_train_command *c, const ashlar_train_report *report) {
     const char *file = c->train.save_file;
     fprintf(stderr, "%s: %s ended the training after step %zu of %zu; %s%s\n", program,
-            ashlar__interrupt_name(), report->resumed + report->steps, c->train.steps,
+            ashlar__interrupt_number() == SIGINT ? "SIGINT" : "SIGTERM",
+            report->resumed + report->steps, c->train.steps,
             file != NULL ? "go on with --resume " : "it is lost, since there was no --save",
             file != NULL ? file : "");
 }
@@ -147,7 +128,6 @@ static ashlar_status train_and_report(ashlar_train_command *c, ashlar_device *de
                                       const ashlar_corpus *corpus, ashlar_train_page *page) {
     ashlar_trainer *trainer;
     ashlar_train_report report;
-    ashlar_train_rank *ranks = NULL;
     ASHLAR_TRY(ashlar__trainer_create(device, corpus, &c->train, &trainer));
     ashlar_status status =
         c->init == NULL
@@ -155,9 +135,8 @@ static ashlar_status train_and_report(ashlar_train_command *c, ashlar_device *de
             : ashlar__weights_init(c->init, &c->map, c->is_quiet || !is_first_rank(c),
                                    ashlar_model_arena(ashlar__trainer_model(trainer).model));
     ASHLAR_THEN(status, run_trainer(c, trainer, page, &report));
-    ASHLAR_THEN(status, ashlar__train_ranks_gather(c, &report, &ranks));
+    ASHLAR_THEN(status, ashlar__train_ranks_gather(c, &report));
     ASHLAR_THEN(status, finish(c, trainer, &report, page));
-    ashlar__host_free(ranks);
     ashlar__trainer_destroy(trainer);
     if (status == ASHLAR_OK && report.is_stopped && is_first_rank(c)) {
         print_stopped(c, &report);
@@ -166,40 +145,30 @@ static ashlar_status train_and_report(ashlar_train_command *c, ashlar_device *de
     return status;
 }
 
-/* Train, and write the page about it. */
-static ashlar_status train(ashlar_train_command *c, ashlar_device *device,
-                           const ashlar_corpus *corpus) {
-    ashlar_train_page page;
-    ashlar__train_page_begin(&page, c);
-    ashlar_status status = train_and_report(c, device, corpus, &page);
-    if (status == ASHLAR_OK && is_first_rank(c)) {
-        status = ashlar__train_page_write(&page, c, device, corpus);
-    }
-    ashlar__train_page_end(&page);
-    return status;
-}
-
 static ashlar_status verify(const ashlar_train_command *c, ashlar_device *device,
                             const ashlar_corpus *corpus) {
     ashlar_verification found;
     ASHLAR_TRY(ashlar__train_verify(device, corpus, &c->train, &found));
     if (!c->is_quiet) {
-        printf(
-            "Verified: the first step's loss and the gradients of %zu tensors are the CPU's; the "
-            "furthest off by\n%.1f %% of what is allowed.\n",
-            found.tensors, 100 * found.worst);
+        printf("Verified: the first step's loss and the gradients of %zu tensors are the CPU's; "
+               "the furthest off by\n%.1f %% of what is allowed.\n",
+               found.tensors, 100 * found.worst);
     }
     return ASHLAR_OK;
 }
 
+/* Train, and write the page about it. */
 static ashlar_status run_text(ashlar_train_command *c, ashlar_device *device) {
+    ashlar_train_page page = {.command = c};
     ashlar_corpus *corpus;
     ASHLAR_TRY(ashlar__corpus_open(c->data.items, c->data.count, &corpus));
     if (!c->is_quiet) {
         print_start(c, corpus);
     }
     ashlar_status status = c->verifies ? verify(c, device, corpus) : ASHLAR_OK;
-    ASHLAR_THEN(status, train(c, device, corpus));
+    ASHLAR_THEN(status, train_and_report(c, device, corpus, &page));
+    ASHLAR_THEN(status, ashlar__train_page_write(&page, device, corpus));
+    ashlar__train_page_end(&page);
     ashlar__corpus_destroy(corpus);
     return status;
 }
@@ -210,13 +179,6 @@ static int run(ashlar_train_command *c, ashlar_device *device) {
     ashlar_device_close(device);
     status = status == ASHLAR_ENOMEM ? ashlar__train_fit_explain(c) : status;
     return status == ASHLAR_OK ? 0 : ashlar__train_ranks_fail(c, program, status);
-}
-
-/* Run --fit. No device may be open: it opens a software device of its own. */
-static int run_fit(const ashlar_train_command *c) {
-    ashlar_status status = ashlar__train_command_check_writable(c);
-    ASHLAR_THEN(status, ashlar__train_fit(c));
-    return status == ASHLAR_OK ? 0 : ashlar__program_fail(program, status);
 }
 
 static int run_command(int argc, char **argv) {
@@ -232,13 +194,15 @@ static int run_command(int argc, char **argv) {
         return 0;
     }
     if (c.fit != NULL) {
-        return run_fit(&c);
+        ashlar_status fitted = ashlar__train_command_check_writable(&c);
+        ASHLAR_THEN(fitted, ashlar__train_fit(&c)); /* opens a software device of its own */
+        return fitted == ASHLAR_OK ? 0 : ashlar__program_fail(program, fitted);
     }
     const ashlar_status joined = ashlar__train_ranks_open(&c, argc, argv);
     if (joined != ASHLAR_OK) {
         return ashlar__train_ranks_close(&c, ashlar__train_ranks_fail(&c, program, joined));
     }
-    ashlar__blas_set_threads((int)c.threads);
+    ashlar_cpu_set_threads(c.threads);
     c.train.stop = ashlar__interrupt_catch();
     ashlar_device *device = NULL;
     int status = ashlar__program_open_device(program, c.device, &device);
@@ -246,7 +210,7 @@ static int run_command(int argc, char **argv) {
         status = run(&c, device);
     }
     status = ashlar__train_ranks_close(&c, status);
-    return status == 0 && c.is_stopped ? ashlar__interrupt_exit_status() : status;
+    return status == 0 && c.is_stopped ? 128 + ashlar__interrupt_number() : status;
 }
 
 int main(int argc, char **argv) {

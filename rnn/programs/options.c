@@ -1,83 +1,121 @@
 /* options.c - reads a command line by a table of options, and prints their help. */
 #include "rnn/programs/options.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include <ashlar/base.h>
 
 #include "allocator/base/parse.h"
 #include "allocator/base/error.h"
 
-static ashlar_status bad_value(const ashlar_option *option, const char *text) {
-    switch (option->kind) {
+enum { WORD_BYTES = 32 };
+
+/* The next of the choices that an option's help text lists: a word before or after a comma. */
+static bool next_choice(const char **text, char word[static WORD_BYTES]) {
+    static const char ends[] = " ,;:()";
+    for (bool is_behind = false; **text != '\0';) {
+        *text += strspn(*text, " ;:()");
+        if (**text == ',') {
+            is_behind = true;
+            ++*text;
+            continue;
+        }
+        const size_t bytes = strcspn(*text, ends);
+        const char *start = *text;
+        *text += bytes;
+        if (bytes > 0 && bytes < WORD_BYTES && (is_behind || **text == ',')) {
+            memcpy(word, start, bytes);
+            word[bytes] = '\0';
+            return true;
+        }
+        is_behind = false;
+    }
+    return false;
+}
+
+static ashlar_status refuse(const ashlar_option *o, const char *text) {
+    char why[200], word[WORD_BYTES];
+    const char *help = o->help, *and = "is none of";
+    size_t used = 0;
+    switch (o->kind) {
     case ASHLAR_OPTION_COUNT:
-        return ashlar__fail(ASHLAR_EINVAL, "--%s: \"%.80s\" is no whole number from %.0f to %.0f",
-                            option->name, text, option->min, option->max);
+        (void)snprintf(why, sizeof why, "is no whole number from %.0f to %.0f", o->min, o->max);
+        break;
     case ASHLAR_OPTION_SEED:
-        return ashlar__fail(ASHLAR_EINVAL, "--%s: \"%.80s\" is no whole number from 0 to 2^64-1",
-                            option->name, text);
+        (void)snprintf(why, sizeof why, "is no whole number from 0 to 2^64-1");
+        break;
     case ASHLAR_OPTION_REAL:
-        return ashlar__fail(ASHLAR_EINVAL, "--%s: \"%.80s\" is no number from %g to %g",
-                            option->name, text, option->min, option->max);
+        (void)snprintf(why, sizeof why, "is no number from %g to %g", o->min, o->max);
+        break;
+    case ASHLAR_OPTION_CHOICE:
+        while (used < sizeof why - WORD_BYTES - sizeof "is none of" && next_choice(&help, word)) {
+            used += (size_t)snprintf(why + used, sizeof why - used, "%s %s", and, word);
+            and = ",";
+        }
+        break;
     case ASHLAR_OPTION_TEXT:
     case ASHLAR_OPTION_LIST:
     case ASHLAR_OPTION_FLAG:
-        break;
+        (void)snprintf(why, sizeof why, "cannot be its value");
     }
-    return ashlar__fail(ASHLAR_EINVAL, "--%s: \"%.80s\" cannot be its value", option->name, text);
+    return ashlar__fail(ASHLAR_EINVAL, "--%s: \"%.80s\" %s", o->name, text, why);
 }
 
-static bool parse_real(const char *text, double *out) {
-    char *end;
-    const double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !isfinite(value)) {
-        return false;
-    }
-    *out = value;
-    return true;
-}
-
-static ashlar_status set_value(const ashlar_option *option, const char *text) {
+/* Read a value into *option. False: it is none. */
+static bool read_value(const ashlar_option *option, const char *text) {
+    const char *help = option->help;
+    char word[WORD_BYTES], *end;
     uint64_t whole;
     double real;
-    ashlar_option_list *list;
-    if (*text == '\0') {
-        return bad_value(option, text);
-    }
     switch (option->kind) {
     case ASHLAR_OPTION_COUNT:
         if (!ashlar__parse_count(ashlar__piece_of(text), &whole) || (double)whole < option->min ||
             (double)whole > option->max) {
-            return bad_value(option, text);
+            return false;
         }
         *(size_t *)option->value = whole;
-        break;
+        return true;
     case ASHLAR_OPTION_SEED:
-        if (!ashlar__parse_count(ashlar__piece_of(text), option->value)) {
-            return bad_value(option, text);
-        }
-        break;
+        return ashlar__parse_count(ashlar__piece_of(text), option->value);
     case ASHLAR_OPTION_REAL:
-        if (!parse_real(text, &real) || real < option->min || real > option->max) {
-            return bad_value(option, text);
+        real = strtod(text, &end);
+        if (end == text || *end != '\0' || !(real >= option->min && real <= option->max)) {
+            return false;
         }
         *(double *)option->value = real;
-        break;
+        return true;
+    case ASHLAR_OPTION_CHOICE:
+        for (unsigned i = 0; next_choice(&help, word); i++) {
+            if (strcasecmp(word, text) == 0) {
+                *(unsigned *)option->value = i;
+                return true;
+            }
+        }
+        return false;
     case ASHLAR_OPTION_TEXT:
         *(const char **)option->value = text;
-        break;
-    case ASHLAR_OPTION_LIST:
-        list = option->value;
-        ASHLAR_FAIL_IF(list->count == ASHLAR_OPTION_LIST_MAX, ASHLAR_EINVAL,
-                       "--%s: given more than %d times", option->name, ASHLAR_OPTION_LIST_MAX);
+        return true;
+    case ASHLAR_OPTION_LIST: {
+        ashlar_option_list *const list = option->value;
         list->items[list->count++] = text;
-        break;
-    case ASHLAR_OPTION_FLAG:
-        return ashlar__fail(ASHLAR_EINVAL, "--%s: takes no value", option->name);
+        return true;
     }
-    return ASHLAR_OK;
+    case ASHLAR_OPTION_FLAG:
+        break;
+    }
+    return false;
+}
+
+static ashlar_status set_value(const ashlar_option *option, const char *text) {
+    const bool is_full = option->kind == ASHLAR_OPTION_LIST &&
+                         ((ashlar_option_list *)option->value)->count == ASHLAR_OPTION_LIST_MAX;
+    ASHLAR_FAIL_IF(*text != '\0' && option->kind == ASHLAR_OPTION_FLAG, ASHLAR_EINVAL,
+                   "--%s: takes no value", option->name);
+    ASHLAR_FAIL_IF(is_full, ASHLAR_EINVAL, "--%s: given more than %d times", option->name,
+                   ASHLAR_OPTION_LIST_MAX);
+    return *text != '\0' && read_value(option, text) ? ASHLAR_OK : refuse(option, text);
 }
 
 /* The option that a word names. *value: the text after "=" in the word; NULL if it has no "=". */
@@ -153,7 +191,8 @@ ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count, 
 }
 
 static void print_default(FILE *out, const ashlar_option *option) {
-    const char *text;
+    const char *help = option->help, *text = NULL;
+    char word[WORD_BYTES];
     switch (option->kind) {
     case ASHLAR_OPTION_COUNT:
         fprintf(out, " (%zu)", *(size_t *)option->value);
@@ -164,15 +203,20 @@ static void print_default(FILE *out, const ashlar_option *option) {
     case ASHLAR_OPTION_REAL:
         fprintf(out, " (%g)", *(double *)option->value);
         break;
+    case ASHLAR_OPTION_CHOICE:
+        for (unsigned i = 0; next_choice(&help, word) && i < *(unsigned *)option->value; i++) {
+        }
+        text = word;
+        break;
     case ASHLAR_OPTION_TEXT:
         text = *(const char **)option->value;
-        if (text != NULL) {
-            fprintf(out, " (%s)", text);
-        }
         break;
     case ASHLAR_OPTION_LIST:
     case ASHLAR_OPTION_FLAG:
         break;
+    }
+    if (text != NULL) {
+        fprintf(out, " (%s)", text);
     }
 }
 
@@ -195,31 +239,6 @@ void ashlar__options_print(FILE *out, const ashlar_option *options, size_t count
 }
 
 /* ---- --version, and --completion: bash's completion, made from the table of options ---- */
-
-enum { WORD_BYTES = 32 };
-
-/* The next of the choices that an option's help text lists: a word before or after a comma. */
-static bool next_choice(const char **text, char word[static WORD_BYTES]) {
-    static const char ends[] = " ,;:()";
-    for (bool is_behind = false; **text != '\0';) {
-        *text += strspn(*text, " ;:()");
-        if (**text == ',') {
-            is_behind = true;
-            ++*text;
-            continue;
-        }
-        const size_t bytes = strcspn(*text, ends);
-        const char *start = *text;
-        *text += bytes;
-        if (bytes > 0 && bytes < WORD_BYTES && (is_behind || **text == ',')) {
-            memcpy(word, start, bytes);
-            word[bytes] = '\0';
-            return true;
-        }
-        is_behind = false;
-    }
-    return false;
-}
 
 static void print_values(FILE *out, const ashlar_option *o) {
     char word[WORD_BYTES];

@@ -10,12 +10,13 @@
 #include <ashlar/base.h>
 
 typedef enum ashlar_option_kind {
-    ASHLAR_OPTION_COUNT, /* size_t, min .. max */
-    ASHLAR_OPTION_SEED,  /* uint64_t, any */
-    ASHLAR_OPTION_REAL,  /* double, min .. max */
-    ASHLAR_OPTION_TEXT,  /* const char *, not empty */
-    ASHLAR_OPTION_LIST,  /* ashlar_option_list: may be given several times */
-    ASHLAR_OPTION_FLAG,  /* bool */
+    ASHLAR_OPTION_COUNT,  /* size_t, min .. max */
+    ASHLAR_OPTION_SEED,   /* uint64_t, any */
+    ASHLAR_OPTION_REAL,   /* double, min .. max */
+    ASHLAR_OPTION_CHOICE, /* an enum from 0, whose names the help lists in their order */
+    ASHLAR_OPTION_TEXT,   /* const char *, not empty */
+    ASHLAR_OPTION_LIST,   /* ashlar_option_list: may be given several times */
+    ASHLAR_OPTION_FLAG,   /* bool */
 } ashlar_option_kind;
 
 enum { ASHLAR_OPTION_LIST_MAX = 64 };

@@ -128,16 +128,6 @@ const volatile sig_atomic_t *ashlar__interrupt_catch(void) {
     return &caught;
 }
 
-/* The signal that ended the training. If only another rank got it, assume SIGTERM, which launchers
- * send. */
-static int number_caught(void) {
+int ashlar__interrupt_number(void) {
     return caught != 0 ? caught : SIGTERM;
-}
-
-int ashlar__interrupt_exit_status(void) {
-    return 128 + number_caught();
-}
-
-const char *ashlar__interrupt_name(void) {
-    return number_caught() == SIGINT ? "SIGINT" : "SIGTERM";
 }

@@ -16,35 +16,24 @@
 
 /* ---- the command line ---- */
 
-/* The options that choose the optimizer and the schedule of the learning rate. */
-typedef struct ashlar_train_rule {
-    const char *optimizer; /* a name that ashlar_optimizer_name() returns */
-    const char *schedule;  /* a name in ASHLAR_SCHEDULE_MAP */
-    size_t warmup_steps;
-    double floor;     /* of schedule "cosine" */
-    size_t step_size; /* of schedule "step" */
-    double gamma;     /* of schedule "step" */
-} ashlar_train_rule;
-
-/* Apply the rule to `config`, in which all other values must be set. Errors: ASHLAR_EINVAL; the
- * detail names the option. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_rule_apply(const ashlar_train_rule *rule,
-                                                         ashlar_train_config *config);
+/* What --vary names. */
+typedef enum ashlar_vary {
+    ASHLAR_VARY_BATCH,
+    ASHLAR_VARY_LENGTH,
+    ASHLAR_VARY_HIDDEN,
+    ASHLAR_VARY_COUNT
+} ashlar_vary;
 
 typedef struct ashlar_train_command {
     ashlar_option_list data;
     ashlar_train_config train;
-    ashlar_train_rule rule;
-    const char *cell;
-    const char *dtype;
-    const char *algorithm;
     const char *html; /* NULL: no page is wanted */
     const char *recompute;
     const char *device;
     const char *json;
     const char *fit;  /* --fit as text; NULL: train */
     size_t fit_bytes; /* the same size in bytes */
-    const char *vary;
+    ashlar_vary vary;
     const char *losses;
     const char *init;       /* a file of weights to begin with; NULL: draw all of them */
     ashlar_option_list map; /* of the names in it */
@@ -88,19 +77,13 @@ typedef struct ashlar_text_config {
 /* Reports give the memory at a text's start, after this many bytes, and at its end. */
 enum { ASHLAR_TEXT_EARLY_BYTES = 1000 };
 
-typedef struct ashlar_text_memory {
-    uint64_t live_bytes;
-    uint64_t reserved_bytes;
-    uint64_t alloc_count; /* successful allocations so far */
-} ashlar_text_memory;
-
 /* Time and memory of writing texts, counted from the moment when the model has read the prime. */
 typedef struct ashlar_text_report {
     size_t bytes; /* written since the start, in all texts */
     double seconds;
-    ashlar_text_memory start;
-    ashlar_text_memory early; /* after byte ASHLAR_TEXT_EARLY_BYTES, if there is one */
-    ashlar_text_memory end;
+    ashlar_stats start;
+    ashlar_stats early; /* after byte ASHLAR_TEXT_EARLY_BYTES, if there is one */
+    ashlar_stats end;
     ashlar_phase_calls calls; /* since the start */
 } ashlar_text_report;
 
@@ -134,11 +117,9 @@ const volatile sig_atomic_t *ashlar__interrupt_catch(void);
  * it, since its launcher may end it while it waits for another rank that has died. */
 void ashlar__interrupt_announce(const char *line);
 
-/* The exit status after a signal, 128 + its number, as of a process that it has killed. */
-int ashlar__interrupt_exit_status(void);
-
-/* "SIGINT" or "SIGTERM". */
-const char *ashlar__interrupt_name(void);
+/* The signal that ended the training. If only another rank got it, SIGTERM, which launchers send.
+ */
+int ashlar__interrupt_number(void);
 
 typedef struct ashlar_progress {
     FILE *out;
@@ -175,15 +156,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_start(const char *program, uint32_
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc,
                                                          char **argv);
 
-/* After a training: collect each rank's figures in report->ranks. Every rank must call it; without
- * ranks it does nothing. Ownership: *out is the caller's (ashlar__host_free()), also after an
- * error. Errors: those of the collective operations. */
+/* After a training: collect each rank's figures in report->ranks, which are valid until
+ * ashlar__train_ranks_close(). Every rank must call it; without ranks it does nothing. Errors:
+ * those of the collective operations; ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_gather(const ashlar_train_command *c,
-                                                           ashlar_train_report *report,
-                                                           ashlar_train_rank **out);
-
-void ashlar__train_ranks_print(const ashlar_train_report *report);
-void ashlar__train_ranks_put(ashlar_json_writer *writer, const ashlar_train_report *report);
+                                                           ashlar_train_report *report);
 
 /* Leave the other ranks; if `exit_status` is not 0, end them, too. Returns `exit_status`. */
 int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status);
@@ -192,9 +169,47 @@ int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status);
 int ashlar__train_ranks_fail(const ashlar_train_command *c, const char *program,
                              ashlar_status status);
 
+/* ---- reports as JSON: which field of a structure goes under which key ---- */
+
+typedef enum ashlar_member_kind {
+    ASHLAR_MEMBER_UINT64, /* or size_t */
+    ASHLAR_MEMBER_DOUBLE,
+    ASHLAR_MEMBER_BOOL,
+    ASHLAR_MEMBER_TEXT,  /* const char *; NULL: "" */
+    ASHLAR_MEMBER_CHARS, /* an array of char */
+} ashlar_member_kind;
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "one kind is for both");
+
+typedef struct ashlar_member {
+    const char *key;
+    ashlar_member_kind kind;
+    size_t offset; /* of the field in its structure */
+} ashlar_member;
+
+#define ASHLAR_MEMBERS(...) \
+    { __VA_ARGS__ }
+#define ASHLAR_MEMBER(type, key, field) \
+    { key, ASHLAR_MEMBER_KIND(((type *)0)->field), offsetof(type, field) }
+#define ASHLAR_MEMBER_KIND(field) \
+    _Generic(field, uint64_t: ASHLAR_MEMBER_UINT64, double: ASHLAR_MEMBER_DOUBLE,     \
+             bool: ASHLAR_MEMBER_BOOL, const char *: ASHLAR_MEMBER_TEXT, char *: ASHLAR_MEMBER_CHARS)
+
+/* Add the fields of a structure to an open JSON object. */
+void ashlar__members_put(ashlar_json_writer *writer, const void *from, const ashlar_member *members,
+                         size_t count);
+#define ASHLAR_MEMBERS_PUT(writer, from, members) \
+    ashlar__members_put(writer, from, members, sizeof(members) / sizeof(members)[0])
+
+/* Add a table of an array of structures: a column for each of at most ASHLAR_MEMBER_COLUMNS. */
+enum { ASHLAR_MEMBER_COLUMNS = 8 };
+void ashlar__members_put_table(ashlar_json_writer *writer, const char *key, const void *rows,
+                               size_t row_count, size_t row_bytes, const ashlar_member *members,
+                               size_t count);
+
 /* ---- the report ---- */
 
-void ashlar__report_print(FILE *out, const ashlar_train_report *report);
+void ashlar__report_print(FILE *out, const ashlar_train_report *report,
+                          const ashlar_evaluation *test);
 
 /* Add a description of the device to an open JSON object. */
 void ashlar__report_put_device(ashlar_json_writer *writer, const ashlar_device_info *device);
@@ -217,24 +232,22 @@ typedef struct ashlar_page_step {
     ashlar_train_held held;
 } ashlar_page_step;
 
+/* Begin one with only `command` set, and end it. */
 typedef struct ashlar_train_page {
-    bool is_wanted;
+    const ashlar_train_command *command; /* rank 0 alone has outputs in it */
     ashlar_page_step *steps;
     size_t step_count, step_capacity;
     ashlar_json_writer document; /* with --html, open from ashlar__train_page_report() on */
 } ashlar_train_page;
 
-/* If --html was given, begin a page. Only rank 0 writes one. */
-void ashlar__train_page_begin(ashlar_train_page *page, const ashlar_train_command *command);
 void ashlar__train_page_end(ashlar_train_page *page);
 
-/* Note a step. If there is no host memory for it, the page lacks the step. */
+/* With --html, note a step. If there is no host memory for it, the page lacks the step. */
 void ashlar__train_page_note(ashlar_train_page *page, const ashlar_train_progress *now);
 
 /* Write the report for --json; with --html, keep it for ashlar__train_page_write(), which also
  * writes it for --json. Errors: those of ashlar__json_writer_save(); ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_page_report(ashlar_train_page *page,
-                                                          const ashlar_train_command *command,
                                                           ashlar_trainer *trainer,
                                                           const ashlar_train_report *report,
                                                           const ashlar_evaluation *test);
@@ -242,14 +255,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_page_report(ashlar_train_page *pag
 /* With --html, compare ways to take memory, and write the page. The trainer must be destroyed: its
  * memory would be missing to the trainings that are compared. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_page_write(ashlar_train_page *page,
-                                                         const ashlar_train_command *command,
                                                          ashlar_device *device,
                                                          const ashlar_corpus *corpus);
 
 /* ---- --fit ---- */
-
-/* Whether `name` is a value of --vary. */
-bool ashlar__train_fit_knows(const char *name);
 
 typedef struct ashlar_train_fitted {
     const char *option; /* the option that was varied, without dashes */

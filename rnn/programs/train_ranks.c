@@ -12,15 +12,12 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/parse.h"
-#include "arena/reduce/ranks_impl.h"
-#include "rnn/product/blas.h"
 #include "rnn/programs/options.h"
 #include "rnn/programs/program.h"
-#include "rnn/train/shards.h"
+#include "rnn/train/batches.h"
 
-/* Read a number from the environment that the launcher, Open MPI's or MPICH's, has set about the
- * processes on this machine. */
-static bool read_local(const char *const names[2], size_t *out) {
+/* Read a number from the environment that the launcher, Open MPI's or MPICH's, has set. */
+static bool read_launchers(const char *const names[2], size_t *out) {
     for (size_t i = 0; i < 2; i++) {
         const char *text = secure_getenv(names[i]);
         uint64_t number = 0;
@@ -36,7 +33,7 @@ static bool read_local(const char *const names[2], size_t *out) {
 static size_t count_neighbours(const ashlar_ranks *ranks) {
     static const char *const names[2] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
     size_t count = 0;
-    return read_local(names, &count) && count > 0 ? count : ashlar_ranks_count(ranks);
+    return read_launchers(names, &count) && count > 0 ? count : ashlar_ranks_count(ranks);
 }
 
 /* No two ranks may share a CUDA device: turn "cuda" into the device that has the rank's number on
@@ -47,7 +44,7 @@ static void choose_device(ashlar_train_command *c) {
     const char *asked = c->device != NULL ? c->device : secure_getenv("ASHLAR_DEVICE");
     size_t local = ashlar_ranks_rank(c->train.ranks);
     if (asked != NULL && strcmp(asked, "cuda") == 0) {
-        (void)read_local(names, &local);
+        (void)read_launchers(names, &local);
         (void)snprintf(device, sizeof device, "cuda:%zu", local);
         c->device = device;
     }
@@ -101,64 +98,27 @@ ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc, char *
     return check(c);
 }
 
-static double percent(double part, double whole) {
-    return whole > 0 ? 100 * part / whole : 0;
-}
+static ashlar_train_rank *rows; /* of ashlar__train_ranks_gather() */
 
-void ashlar__train_ranks_print(const ashlar_train_report *report) {
-    if (report->rank_count == 0) {
-        return;
-    }
-    printf("\nRank   driver calls after warm-up*   seconds   in sums and waits   live peak, MiB\n");
-    for (size_t i = 0; i < report->rank_count; i++) {
-        const ashlar_train_rank *r = &report->ranks[i];
-        printf("%4zu   %26.0f   %9.1f   %15.1f %%   %14.2f\n", i, r->management_calls, r->seconds,
-               percent(r->sum_seconds, r->seconds), r->live_peak_bytes / 0x1p20);
-    }
-    printf("* for memory, streams or attributes\n");
-}
-
-void ashlar__train_ranks_put(ashlar_json_writer *w, const ashlar_train_report *report) {
-    ashlar__json_put_key(w, "ranks");
-    ashlar__json_open_array(w);
-    for (size_t i = 0; i < report->rank_count; i++) {
-        const ashlar_train_rank *r = &report->ranks[i];
-        ashlar__json_open_object(w);
-        ashlar__json_add_uint64(w, "driver_calls_after_warmup", (uint64_t)r->management_calls);
-        ashlar__json_add_double(w, "seconds", r->seconds);
-        ashlar__json_add_double(w, "sum_seconds", r->sum_seconds);
-        ashlar__json_add_uint64(w, "live_peak_bytes", (uint64_t)r->live_peak_bytes);
-        ashlar__json_close_object(w);
-    }
-    ashlar__json_close_array(w);
-}
-
-/* Collect all ranks' rows: each fills in its own row of zeroed ones, and all are summed. */
-static ashlar_status gather(const ashlar_train_command *c, const ashlar_train_report *report,
-                            ashlar_train_rank *rows) {
-    const size_t count = ashlar_ranks_count(c->train.ranks) * (sizeof *rows / sizeof(double));
-    rows[ashlar_ranks_rank(c->train.ranks)] = (ashlar_train_rank){
-        .management_calls = (double)report->training.management,
-        .seconds = report->seconds,
-        .sum_seconds = ashlar_ranks_seconds(c->train.ranks) - report->sums_before,
-        .live_peak_bytes = (double)report->stats.live_peak_bytes,
-    };
-    ashlar_ranks_mark(c->train.ranks, c->train.steps + 1, 0);
-    return ashlar__ranks_sum(c->train.ranks, (double *)rows, count);
-}
-
-ashlar_status ashlar__train_ranks_gather(const ashlar_train_command *c, ashlar_train_report *report,
-                                         ashlar_train_rank **out) {
-    *out = NULL;
-    if (c->train.ranks == NULL) {
+/* Each rank fills in its own row of zeroed ones, and all are summed. */
+ashlar_status ashlar__train_ranks_gather(const ashlar_train_command *c,
+                                         ashlar_train_report *report) {
+    ashlar_ranks *const ranks = c->train.ranks;
+    if (ranks == NULL) {
         return ASHLAR_OK;
     }
-    const size_t count = ashlar_ranks_count(c->train.ranks);
-    ASHLAR_HOST_NEW(*out, count, "no host memory for %zu ranks", count);
-    ASHLAR_TRY(gather(c, report, *out));
-    report->ranks = *out;
-    report->rank_count = count;
-    return ASHLAR_OK;
+    report->rank_count = ashlar_ranks_count(ranks);
+    ASHLAR_HOST_NEW(rows, report->rank_count, "no host memory for %zu ranks", report->rank_count);
+    report->ranks = rows;
+    rows[ashlar_ranks_rank(ranks)] = (ashlar_train_rank){
+        .management_calls = (double)report->training.management,
+        .seconds = report->seconds,
+        .sum_seconds = ashlar_ranks_seconds(ranks) - report->sums_before,
+        .live_peak_bytes = (double)report->stats.live_peak_bytes,
+    };
+    ashlar_ranks_mark(ranks, c->train.steps + 1, 0);
+    return ashlar_ranks_sum(ranks, (double *)rows,
+                             report->rank_count * (sizeof *rows / sizeof(double)));
 }
 
 int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status) {
@@ -168,6 +128,8 @@ int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status) {
     }
     ashlar_ranks_close(c->train.ranks, exit_status != 0);
     c->train.ranks = NULL;
+    ashlar__host_free(rows);
+    rows = NULL;
     return exit_status;
 }
 
@@ -187,14 +149,9 @@ static char too_late[160]; /* written before the alarm: a signal handler may not
 
 /* Whether the launcher's environment says that this rank is not rank 0. */
 static bool is_other(void) {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *text = secure_getenv(names[i]);
-        if (text != NULL) {
-            return strcmp(text, "0") != 0;
-        }
-    }
-    return false;
+    static const char *const names[2] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+    size_t rank = 0;
+    return read_launchers(names, &rank) && rank > 0;
 }
 
 static void give_up(int number) {

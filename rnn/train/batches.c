@@ -15,14 +15,14 @@ static size_t ranks_of(const ashlar_train_config *c) {
     return c->ranks == NULL ? 1 : ashlar_ranks_count(c->ranks);
 }
 
-ashlar_shards ashlar__shards_of(const ashlar_train_config *c) {
-    const size_t ranks = ranks_of(c), all = c->shards > 0 ? c->shards : ranks;
+ashlar_batch_split_config ashlar__shards_of(const ashlar_train_config *c) {
+    const size_t ranks = ranks_of(c), all = c->shards > 0 ? c->shards : ranks, own = all / ranks;
     const size_t rank = c->ranks == NULL ? 0 : ashlar_ranks_rank(c->ranks);
-    return (ashlar_shards){.all = all, .first = rank * (all / ranks), .count = all / ranks};
-}
-
-static size_t pieces_of(const ashlar_train_config *c) {
-    return c->accumulate == 0 ? 1 : c->accumulate;
+    return (ashlar_batch_split_config){.batch = c->batch,
+                                       .shards = all,
+                                       .first = rank * own,
+                                       .own = own,
+                                       .pieces = c->accumulate == 0 ? 1 : c->accumulate};
 }
 
 size_t ashlar__shards_choose(size_t batch, size_t accumulate) {
@@ -34,8 +34,8 @@ size_t ashlar__shards_choose(size_t batch, size_t accumulate) {
 }
 
 ashlar_status ashlar__shards_check(const ashlar_train_config *c) {
-    const size_t ranks = ranks_of(c), pieces = pieces_of(c);
-    const size_t all = c->shards > 0 ? c->shards : ranks;
+    const ashlar_batch_split_config split = ashlar__shards_of(c);
+    const size_t ranks = ranks_of(c), all = split.shards, pieces = split.pieces;
     ASHLAR_FAIL_IF(all > ASHLAR_SHARDS_MOST && c->shards > 0, ASHLAR_EINVAL,
                    "shards: %zu are more than %d", all, ASHLAR_SHARDS_MOST);
     ASHLAR_FAIL_IF(c->shards > 0 && (all & (all - 1)) != 0, ASHLAR_EINVAL,
@@ -72,12 +72,8 @@ static void choose_split(ashlar_batches *b, const ashlar_train_config *c) {
     const size_t longest = b->max_length;
     const size_t part = c->bptt == 0 || c->bptt > longest ? longest : c->bptt;
     const size_t chunk = c->recomputes_auto ? 2 * root_up(part) : c->recompute;
-    b->split = (ashlar_batch_split_config){.batch = c->batch,
-                                           .shards = b->shards.all,
-                                           .first = b->shards.first,
-                                           .own = b->shards.count,
-                                           .pieces = pieces_of(c),
-                                           .part = part < longest ? part : 0};
+    b->split = ashlar__shards_of(c);
+    b->split.part = part < longest ? part : 0;
     b->chunk = chunk < part ? chunk : 0; /* one chunk: not split */
     const ashlar_batch_split split = ashlar__batch_split_make(&b->split, longest);
     b->micro = split.micro;
@@ -106,13 +102,12 @@ ashlar_status ashlar__batches_init(ashlar_batches *b, const ashlar_corpus *corpu
                                            .stride = c->stride,
                                            .held_out = c->held_out};
     *b = (ashlar_batches){.corpus = corpus, .is_divided = ashlar__shards_are_used(c)};
-    ASHLAR_FAIL_IF(c->batch % pieces_of(c) != 0, ASHLAR_EINVAL,
-                   "--accumulate: %zu does not divide the %zu sequences of --batch", pieces_of(c),
+    const size_t pieces = ashlar__shards_of(c).pieces;
+    ASHLAR_FAIL_IF(c->batch % pieces != 0, ASHLAR_EINVAL,
+                   "--accumulate: %zu does not divide the %zu sequences of --batch", pieces,
                    c->batch);
     ASHLAR_TRY(ashlar__shards_check(c));
-    b->shards = ashlar__shards_of(c);
     ASHLAR_TRY(ashlar__batcher_create(corpus, &batcher, &b->batcher));
-    b->sampler = ashlar__batcher_sampler(b->batcher);
     b->max_length = ashlar__batcher_max_steps(b->batcher);
     choose_split(b, c);
     return take_drawn(b);
@@ -122,6 +117,20 @@ void ashlar__batches_finish(ashlar_batches *b) {
     ashlar__batcher_destroy(b->batcher);
     ashlar__host_free(b->words);
     ashlar__host_free(b->buffers[0].tokens);
+    ashlar__host_free(b->padded);
+}
+
+/* Of several parts, only the last one is shorter, and padded. */
+ashlar_status ashlar__batches_pad(ashlar_batches *b, size_t ranges) {
+    const size_t longest = b->max_length, part = b->max_part_length;
+    const size_t width = (part - 1) / ranges + 1;
+    ASHLAR_HOST_NEW(b->padded, longest + 1, "no host memory for %zu lengths", longest);
+    for (size_t length = 1; length <= longest; length++) {
+        const size_t rest = length % part, up = (rest + width - 1) / width * width;
+        const size_t padded = length - rest + (up < part ? up : part);
+        b->padded[length] = padded < longest ? padded : longest;
+    }
+    return ASHLAR_OK;
 }
 
 void ashlar__batches_describe(const ashlar_batches *b,
@@ -139,9 +148,13 @@ ashlar_status ashlar__batches_take(ashlar_batches *b, ashlar_allocator *allocato
                                    size_t carried_bytes, ashlar_stream stream) {
     const ashlar_batch_split largest = ashlar__batch_split_make(&b->split, b->max_length);
     const size_t words = largest.image + largest.extra, item = sizeof(int32_t);
-    size_t image, carried;
+    const size_t values =
+        b->padded != NULL ? sizeof(ashlar_step_values) + b->max_parts * sizeof(double) : 0;
+    size_t behind, image, carried;
     void *states = NULL;
-    ASHLAR_FAIL_IF(!ashlar__mul(words, item, &image) ||
+    ASHLAR_FAIL_IF(!ashlar__mul(words, item, &behind) ||
+                       !ashlar__align_up(behind, sizeof(ashlar_step_values), &behind) ||
+                       !ashlar__add(behind, values, &image) ||
                        !ashlar__align_up(image, BUFFER_ALIGN, &image) ||
                        !ashlar__mul(2 * b->micro, carried_bytes, &carried),
                    ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address", words);
@@ -154,11 +167,19 @@ ashlar_status ashlar__batches_take(ashlar_batches *b, ashlar_allocator *allocato
             ashlar_alloc_tagged(allocator, carried, ASHLAR_TAG_ACTIVATIONS, stream, &states));
         b->carried = states;
     }
+    memset(b->host, 0, ASHLAR_BATCHES_BUFFERS * image); /* the values of the warm-up's steps */
     b->carried_bytes = carried_bytes;
-    b->buffer_words = words;
+    b->buffer_bytes = image;
     for (size_t i = 0; i < ASHLAR_BATCHES_BUFFERS; i++) {
-        b->buffers[i].host = (int32_t *)b->host + i * (image / item);
-        b->buffers[i].device = (int32_t *)b->device + i * (image / item);
+        ashlar_batches_buffer *s = &b->buffers[i];
+        void *const host = (char *)b->host + i * image, *const device =
+                                                            (char *)b->device + i * image;
+        s->host = host;
+        s->device = device;
+        if (values > 0) {
+            s->values = (ashlar_step_values *)(void *)((char *)host + behind);
+            s->values_at = (ashlar_step_values *)(void *)((char *)device + behind);
+        }
     }
     return ASHLAR_OK;
 }
@@ -205,7 +226,8 @@ ashlar_drawn_batch ashlar__batches_next(ashlar_batches *b, size_t buffer) {
     return (ashlar_drawn_batch){.length = length,
                                 .tokens = b->drawn.tokens,
                                 .parts = b->buffers[buffer].split.parts,
-                                .epoch = b->drawn.epoch};
+                                .epoch = b->drawn.epoch,
+                                .position = ashlar__batcher_random(b->batcher)};
 }
 
 void ashlar__batches_make_dummy(ashlar_batches *b, size_t buffer, size_t length) {
@@ -223,8 +245,8 @@ void ashlar__batches_make_dummy(ashlar_batches *b, size_t buffer, size_t length)
 ashlar_status ashlar__batches_upload(const ashlar_batches *b, ashlar_device *device, size_t buffer,
                                      ashlar_stream stream) {
     const ashlar_batches_buffer *s = &b->buffers[buffer];
-    const size_t words = b->padded != NULL ? b->buffer_words : s->split.image;
-    return ashlar_copy_to_device(device, s->device, s->host, words * sizeof *s->host, stream);
+    const size_t bytes = b->padded != NULL ? b->buffer_bytes : s->split.image * sizeof *s->host;
+    return ashlar_copy_to_device(device, s->device, s->host, bytes, stream);
 }
 
 /* ---- parts ---- */

@@ -8,8 +8,8 @@
  * Most batches have one part. Truncated back-propagation splits a batch into several, each with its
  * own update of the weights.
  *
- * The training loop orders the uses of a buffer: it draws into a buffer only after all work queued
- * on the buffer's last batch has run, and it makes each step wait for the upload of its batch. */
+ * The steps order the uses of a buffer (train_impl.h): a batch is drawn when that of the buffer
+ * before has been copied, and copied when all work on that one has run. */
 #ifndef ASHLAR_BATCHES_H
 #define ASHLAR_BATCHES_H
 
@@ -17,19 +17,14 @@
 #include "rnn/model/text_model.h"
 #include "rnn/train/train.h"
 
-/* ---- shards: how a batch is divided among ranks (shards.h) ---- */
+/* ---- shards: how a batch is divided among ranks (train_impl.h) ---- */
 
 enum { ASHLAR_SHARDS_MOST = 8, ASHLAR_SHARDS_LEVELS = 3 };
 _Static_assert(ASHLAR_SHARDS_MOST == 1 << ASHLAR_SHARDS_LEVELS, "a level for each bit");
 
-typedef struct ashlar_shards {
-    size_t all;   /* S */
-    size_t first; /* the first of this rank's */
-    size_t count; /* of this rank's: S/W */
-} ashlar_shards;
-
-/* The division that a configuration asks for. */
-ashlar_shards ashlar__shards_of(const ashlar_train_config *config);
+/* The split of batches, and this rank's shards of them, that a configuration asks for; `part` is
+ * left at 0. */
+ashlar_batch_split_config ashlar__shards_of(const ashlar_train_config *config);
 
 /* Whether steps must be queued by ashlar__shard_sums_queue(). */
 static inline bool ashlar__shards_are_used(const ashlar_train_config *config) {
@@ -51,24 +46,33 @@ enum { ASHLAR_BATCHES_BUFFERS = 2 };
 
 /* A batch that was drawn. */
 typedef struct ashlar_drawn_batch {
-    size_t length; /* of its longest sequence, 1 .. max_length */
-    size_t tokens; /* of all parts */
-    size_t parts;  /* 1 .. max_parts */
-    double epoch;  /* epochs handed out so far, this batch included */
+    size_t length;          /* of its longest sequence, 1 .. max_length */
+    size_t tokens;          /* of all parts */
+    size_t parts;           /* 1 .. max_parts */
+    double epoch;           /* epochs handed out so far, this batch included */
+    ashlar_random position; /* of the batcher's generator, after it */
 } ashlar_drawn_batch;
+
+/* What differs from step to step besides the batch, where batches are padded: read in device memory
+ * by calls that are the same for every step. It lies behind the batch, and is copied with it. */
+typedef struct ashlar_step_values {
+    double rate;      /* the learning rate */
+    uint64_t seed;    /* added to the seeds of parts */
+    double weights[]; /* [max_parts] 1 / the part's tokens */
+} ashlar_step_values;
 
 typedef struct ashlar_batches_buffer {
     ashlar_batch_split split;
     int32_t *host;   /* page-locked: the image and the second copy of the lengths (batcher.h) */
     int32_t *device; /* the image, in device memory */
     size_t *tokens;  /* [max_parts] of each part, on all ranks */
+    ashlar_step_values *values;          /* in `host`; NULL unless batches are padded */
+    const ashlar_step_values *values_at; /* in `device` */
 } ashlar_batches_buffer;
 
 typedef struct ashlar_batches {
     const ashlar_corpus *corpus;
     ashlar_batcher *batcher;
-    ashlar_batch_sampler *sampler; /* the batcher's; its position is the training's */
-    ashlar_shards shards;
     bool is_divided;                 /* ashlar__shards_are_used() */
     ashlar_batch_split_config split;
     size_t micro, count;             /* this rank's micro-batches, and the sequences of each */
@@ -76,13 +80,12 @@ typedef struct ashlar_batches {
     size_t max_length;               /* of a batch, in time steps */
     size_t max_part_length;          /* of a part; lengths up to this are warmed up */
     size_t max_parts;
-    const size_t *padded; /* [max_length + 1] the length that batches of a length are padded to; set
-                           * by the trainer before the first is drawn; NULL: none is padded */
+    size_t *padded; /* [max_length + 1] what batches of a length are padded to; NULL: to nothing */
     int32_t *words;
     ashlar_batch drawn; /* the last batch, of all ranks; its pointers lead into `words` */
     ashlar_batches_buffer buffers[ASHLAR_BATCHES_BUFFERS];
     /* The rest: from ashlar__batches_take() on */
-    size_t buffer_words; /* of the largest batch, with the second copy of its lengths */
+    size_t buffer_bytes;  /* of the largest batch, with all that lies behind it */
     size_t carried_bytes; /* of one set of states; 0: every batch has one part */
     void *host, *device;
     char *carried; /* device: two sets for each micro-batch */
@@ -95,6 +98,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__batches_init(ashlar_batches *batches,
                                                      const ashlar_corpus *corpus,
                                                      const ashlar_train_config *config);
 void ashlar__batches_finish(ashlar_batches *batches); /* a zeroed struct is allowed */
+
+/* Pad batches to the longest length of their range, of so many ranges of a part's lengths. Call it
+ * before ashlar__batches_take(). Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__batches_pad(ashlar_batches *batches, size_t ranges);
 
 /* Take the buffers' memory, and that of the states between parts. _give is allowed in every state;
  * no work may be running.

@@ -2,20 +2,19 @@
 #include <math.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/host.h"
 #include "rnn/train/train_impl.h"
 
 /* Batches of held-out pieces go through buffer 0 as those of training do. */
 typedef struct test {
     ashlar_trainer *trainer;
     ashlar_batcher *batcher;
-    ashlar_batch_sampler_item *pieces; /* longest first */
+    size_t tokens;                     /* their number so far */
     double nats;                       /* the sum over all symbols so far */
 } test;
 
 /* A text is counted once, so pieces do not overlap, whatever they do in training. No piece is
  * longer than the training's, for which there is memory. */
-static ashlar_status list_pieces(test *x) {
+static ashlar_status cut_pieces(test *x) {
     const ashlar_batches *b = &x->trainer->batches;
     const ashlar_batcher_config config = {
         .batch = b->micro * b->count,
@@ -23,12 +22,7 @@ static ashlar_status list_pieces(test *x) {
         .held_out = x->trainer->config.held_out,
         .is_of_held_out = true,
     };
-    ASHLAR_TRY(ashlar__batcher_create(b->corpus, &config, &x->batcher));
-    const size_t count = ashlar__batcher_piece_count(x->batcher);
-    ASHLAR_HOST_NEW(x->pieces, count + 1, "no host memory for %zu pieces of text", count);
-    ashlar__batcher_list(x->batcher, x->pieces);
-    ashlar__batch_sort_items(x->pieces, count);
-    return ASHLAR_OK;
+    return ashlar__batcher_create(b->corpus, &config, &x->batcher);
 }
 
 /* Add up the loss of each symbol, with a weight of 1. */
@@ -56,13 +50,15 @@ static ashlar_status run_part(const test *x, size_t part) {
     return status == ASHLAR_OK ? ended : status;
 }
 
-static ashlar_status run_batch(test *x, const ashlar_batch_sampler_item *pieces, size_t count) {
+/* The batch that begins with piece number `first`. */
+static ashlar_status run_batch(test *x, size_t first) {
     ashlar_trainer *t = x->trainer;
     double *const sum = ashlar__train_outcome_of(t, 0)->losses;
     const ashlar_batch_split_config alone = {.batch = t->batches.micro * t->batches.count,
                                              .pieces = t->batches.micro,
                                              .part = t->batches.split.part};
-    ashlar__batcher_fill(x->batcher, pieces, count, &t->batches.drawn);
+    ashlar__batcher_fill(x->batcher, first, &t->batches.drawn);
+    x->tokens += t->batches.drawn.tokens;
     ashlar__batches_fill(&t->batches, 0, &alone);
     ASHLAR_TRY(ashlar__batches_upload(&t->batches, t->device, 0, t->stream));
     ASHLAR_TRY(ashlar_fill(t->device, t->losses, 0, sizeof *sum, t->stream));
@@ -79,11 +75,9 @@ static ashlar_status run_all(test *x, ashlar_evaluation *out) {
     const size_t count = ashlar__batcher_piece_count(x->batcher);
     const size_t most = x->trainer->batches.micro * x->trainer->batches.count;
     for (size_t i = 0; i < count; i += most) {
-        ASHLAR_TRY(run_batch(x, x->pieces + i, count - i < most ? count - i : most));
+        ASHLAR_TRY(run_batch(x, i));
     }
-    for (size_t i = 0; i < count; i++) {
-        out->symbols += x->pieces[i].length;
-    }
+    out->symbols = x->tokens;
     out->loss = x->nats / (double)out->symbols;
     out->bits_per_byte = x->nats / log(2) / (double)out->bytes;
     return ASHLAR_OK;
@@ -107,10 +101,9 @@ ashlar_status ashlar__trainer_evaluate(ashlar_trainer *trainer, ashlar_evaluatio
     ashlar_device_get_counts(trainer->device, &counts);
     count_records(trainer, &found);
     if (found.records > 0) {
-        status = list_pieces(&x);
+        status = cut_pieces(&x);
         ASHLAR_THEN(status, run_all(&x, &found));
     }
-    ashlar__host_free(x.pieces);
     ashlar__batcher_destroy(x.batcher);
     if (status == ASHLAR_OK) {
         found.management_calls = ashlar__phase_calls(trainer->device, &counts).management;

@@ -1,28 +1,17 @@
 /* shards.c - adds up the gradients of the shards of a batch, on this rank and over all. */
-#include "rnn/train/shards.h"
+#include "rnn/train/train_impl.h"
 
 #include "allocator/base/error.h"
-#include "arena/reduce/ranks_impl.h"
-#include "rnn/layer/ops.h"
-#include "rnn/train/train_impl.h"
 
 /* The difference between the dropout seeds of neighbouring ranks that drop alone (train_impl.h).
  * Odd. */
 static const uint64_t RANK_STRIDE = UINT64_C(0x8ebc6af09c88c6e3);
 
-/* to += from, rounded once. */
-static ashlar_status queue_add(const ashlar_trainer *t, const ashlar_ops *ops, void *to,
-                               const void *from, size_t count) {
-    const ashlar_map_args args = {
-        .kind = ASHLAR_MAP_COPY, .count = count, .a = from, .out = to, .adds = true};
-    return ashlar__ops_map(ops, &args, t->stream);
-}
-
 /* The gradient region += `from`, which has the region's layout; all of it has the model's type. */
 static ashlar_status add_gradients(const ashlar_trainer *t, const void *from) {
     const size_t bytes = ashlar_arena_region_bytes(t->arena, ASHLAR_REGION_GRADIENTS);
-    return queue_add(t, t->sums.ops, ashlar_arena_region(t->arena, ASHLAR_REGION_GRADIENTS), from,
-                     bytes / ashlar_dtype_bytes(t->config.dtype));
+    return ashlar_ops_add(t->sums.ops, ashlar_arena_region(t->arena, ASHLAR_REGION_GRADIENTS), from,
+                          bytes / ashlar_dtype_bytes(t->config.dtype), t->stream);
 }
 
 /* ---- set-up ---- */
@@ -92,7 +81,7 @@ ashlar_status ashlar__shard_sums_open(ashlar_trainer *t) {
                    "batch as a whole",
                    info.name);
     t->drops_alone = t->sums.is_cuda;
-    const size_t count = t->batches.shards.count;
+    const size_t count = t->batches.split.own;
     ASHLAR_TRY(take_partial(t, count));
     ASHLAR_TRY(ashlar_ops_create(t->device, t->config.dtype, &t->sums.ops));
     ASHLAR_TRY(ashlar_ops_create(t->device, ASHLAR_F64, &t->sums.ops_of_losses));
@@ -141,7 +130,8 @@ static ashlar_status fold(ashlar_trainer *t, size_t i, size_t count) {
 static ashlar_status add_losses(const ashlar_trainer *t, double *losses, size_t count) {
     for (size_t distance = 1; distance < count; distance *= 2) {
         for (size_t i = 0; i < count; i += 2 * distance) {
-            ASHLAR_TRY(queue_add(t, t->sums.ops_of_losses, &losses[i], &losses[i + distance], 1));
+            ASHLAR_TRY(ashlar_ops_add(t->sums.ops_of_losses, &losses[i], &losses[i + distance], 1,
+                                      t->stream));
         }
     }
     return ASHLAR_OK;
@@ -169,7 +159,7 @@ static ashlar_status reduce_gradients(ashlar_trainer *t) {
 /* Run this rank's shards and add up their gradients. */
 static ashlar_status queue_shards(ashlar_trainer *t, size_t buffer, size_t part, uint64_t seed,
                                   size_t count) {
-    seed += t->sums.is_cuda ? t->batches.shards.first * RANK_STRIDE : 0;
+    seed += t->sums.is_cuda ? t->batches.split.first * RANK_STRIDE : 0;
     for (size_t i = 0; i < count; i++) {
         if (i > 0) {
             ASHLAR_TRY(ashlar_arena_zero(t->arena, ASHLAR_REGION_GRADIENTS, t->stream));
@@ -184,7 +174,7 @@ static ashlar_status queue_shards(ashlar_trainer *t, size_t buffer, size_t part,
 /* The whole batch's loss comes to be in losses[0], the votes in losses[1]. */
 ashlar_status ashlar__shard_sums_queue(ashlar_trainer *t, uint64_t number, size_t buffer,
                                        size_t part, uint64_t seed, double *loss) {
-    const size_t count = t->batches.shards.count;
+    const size_t count = t->batches.split.own;
     const ashlar_collectives *c = number > 0 ? t->sums.collectives : NULL;
     double *const losses = t->sums.losses, *const votes = losses + 1;
     if (c != NULL && part == 0) {

@@ -3,7 +3,6 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "arena/reduce/ranks_impl.h"
 #include "rnn/train/train_impl.h"
 
 /* Exempt tensors of one dimension from weight decay. */
@@ -76,8 +75,7 @@ static ashlar_status build_model(ashlar_trainer *t) {
     }
     ASHLAR_TRY(ashlar_optimizer_create(t->arena, &t->config.optimizer, t->stream, &t->optimizer));
     ASHLAR_TRY(take_results(t));
-    ASHLAR_TRY(ashlar__prefetch_init(&t->prefetch, t->device, &t->batches, t->stream));
-    return ashlar__train_pads(&t->config) ? ashlar__step_fixed_open(t) : ASHLAR_OK;
+    return ashlar__train_open_steps(t);
 }
 
 /* For the warm-up: forward and backward of a dummy batch, without an update. */
@@ -93,7 +91,7 @@ static ashlar_status warm_step(void *user, size_t length) {
 }
 
 /* Set the warm-up's options. Batches are padded to the ends of ranges, so padding needs ranges. */
-static void set_ranges(ashlar_trainer *t) {
+static ashlar_status set_ranges(ashlar_trainer *t) {
     const size_t longest = t->batches.max_part_length;
     if (ashlar__train_pads(&t->config) && t->config.buckets == 0) {
         t->config.buckets = longest < ASHLAR_STEP_BUCKETS ? longest : ASHLAR_STEP_BUCKETS;
@@ -105,6 +103,8 @@ static void set_ranges(ashlar_trainer *t) {
                                         .step = warm_step,
                                         .dry_run = ashlar__train_dry_run,
                                         .user = t};
+    return ashlar__train_pads(&t->config) ? ashlar__batches_pad(&t->batches, t->config.buckets)
+                                          : ASHLAR_OK;
 }
 
 static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {
@@ -113,7 +113,7 @@ static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {
     ASHLAR_TRY(ashlar__batches_init(&t->batches, corpus, &t->config));
     const size_t lengths = t->batches.max_length + 1;
     ASHLAR_HOST_NEW(t->seen_lengths, lengths, "no host memory for %zu lengths", lengths);
-    set_ranges(t);
+    ASHLAR_TRY(set_ranges(t));
     ASHLAR_FAIL_IF(t->config.without_warmup && ashlar__train_pads(&t->config), ASHLAR_EINVAL,
                    "train: padded batches need the warm-up");
     ASHLAR_TRY(build_model(t));
@@ -140,8 +140,7 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     if (t == NULL) {
         return;
     }
-    ashlar__prefetch_finish(&t->prefetch); /* waits: queued work uses page-locked memory */
-    ashlar__step_fixed_close(t);
+    ashlar__train_close_steps(t); /* waits: queued work uses page-locked memory */
     ashlar__shard_sums_close(t);
     ashlar_optimizer_destroy(t->optimizer);
     ashlar_model_destroy(t->model);
@@ -163,16 +162,8 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     ashlar__host_free(t);
 }
 
-ashlar_status ashlar__trainer_save(ashlar_trainer *t, const char *path) {
-    return ashlar__train_checkpoint_save(path, t);
-}
-
 ashlar_sampled_model ashlar__trainer_model(const ashlar_trainer *t) {
     return (ashlar_sampled_model){t->model, model_config(&t->config), t->allocator, t->stream};
-}
-
-ashlar_allocator *ashlar__trainer_allocator(const ashlar_trainer *t) {
-    return t->allocator;
 }
 
 ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_counts *last) {
@@ -186,11 +177,11 @@ ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_coun
     };
 }
 
-/* Calls for the events of the prefetch and of collectives count as work, since they are queued like
+/* Calls for the events of steps and of collectives count as work, since they are queued like
  * copies; those for the allocator's events count as management. */
 static void end_phase(ashlar_trainer *t, ashlar_driver_counts *last, ashlar_phase_calls *calls) {
     const uint64_t all =
-        t->prefetch.event_calls + (t->config.ranks != NULL ? t->config.ranks->event_calls : 0);
+        t->event_calls + (t->config.ranks != NULL ? ashlar_ranks_event_calls(t->config.ranks) : 0);
     const uint64_t event_calls = all - t->event_calls_before;
     *calls = ashlar__phase_calls(t->device, last);
     t->event_calls_before = all;
@@ -276,9 +267,7 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
     ashlar_device_get_info(t->device, &report.device);
     end_phase(t, &last, &report.setup);
     ASHLAR_TRY(t->config.without_warmup ? ASHLAR_OK : warm_up(t, &warm));
-    if (ashlar__train_pads(&t->config)) {
-        ASHLAR_TRY(ashlar__step_fixed_begin(t, warm.is_planned));
-    }
+    ASHLAR_TRY(ashlar__train_begin_steps(t, warm.is_planned));
     report.is_tf32 = t->config.allows_tf32 && t->config.dtype == ASHLAR_F32 &&
                      report.device.kind == ASHLAR_DEVICE_CUDA;
     report.warmed_count = t->warmed_count;
@@ -287,7 +276,7 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
     end_phase(t, &last, &report.warmup);
     ASHLAR_TRY(ashlar__train_loop(t, show, context, &report));
     end_phase(t, &last, &report.training);
-    report.graphs = t->fixed.report;
+    report.graphs = t->graph_report;
     report.calls_per_step =
         (double)(report.training.management + report.training.work + report.training.wait) /
         (double)(report.steps > 0 ? report.steps : 1);

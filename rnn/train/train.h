@@ -99,7 +99,7 @@ typedef struct ashlar_train_config {
     uint64_t seed;
     size_t buckets;          /* ranges of lengths, with plans of their own; 0: one */
     bool without_plan;       /* steps allocate from the heap instead of from plans */
-    bool pads;               /* pad batches to the longest length of their range: see step_fixed.h;
+    bool pads;               /* pad batches to the longest length of their range: see train_impl.h;
                               * `buckets` 0 then means ASHLAR_STEP_BUCKETS */
     bool graphs;             /* capture steps; batches are padded even without `pads` */
     bool without_warmup;     /* take the memory when a step asks for it, as most trainings do; then
@@ -175,7 +175,7 @@ typedef struct ashlar_step_memory {
 
 enum { ASHLAR_STEP_BUCKETS = 16, ASHLAR_GRAPH_NOTE_BYTES = 200 };
 
-/* How padded steps were queued (step_fixed.h). */
+/* How padded steps were queued (train_impl.h). */
 typedef struct ashlar_graph_report {
     uint64_t launched; /* steps that were one launch */
     uint64_t eager;    /* steps that were queued call by call */
@@ -289,7 +289,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_run(ashlar_trainer *trainer,
                                                     ashlar_train_report *report);
 
 /* Write the training's state after its last step to a file for config->resume_file. Requires that a
- * step has run. Errors: those of ashlar__train_checkpoint_save(). */
+ * step has run. Waits for the stream. Errors: those of ashlar_training_save(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_save(ashlar_trainer *trainer, const char *path);
 
 /* Compute the loss on the records that config->held_out leaves out, without dropout, on the
@@ -300,7 +300,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_evaluate(ashlar_trainer *trainer
 
 /* The model; the trainer owns it. A sampler may use it after the run. */
 ashlar_sampled_model ashlar__trainer_model(const ashlar_trainer *trainer);
-ashlar_allocator *ashlar__trainer_allocator(const ashlar_trainer *trainer);
 
 /* The buffers of the largest step so far. */
 typedef struct ashlar_train_picture {

@@ -215,19 +215,18 @@ static ashlar_status read_recent(const char *path, const ashlar_checkpoint *file
     return ASHLAR_OK;
 }
 
-static void add_position(metadata *f, const ashlar_batch_sampler *sampler) {
-    const ashlar_random r = ashlar__batch_sampler_random(sampler);
+static void add_position(metadata *f, ashlar_random r) {
     (void)snprintf(add(f, "ashlar.random"), TEXT_BYTES,
                    "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64, r.s[0], r.s[1],
                    r.s[2], r.s[3]);
 }
 
-/* Skip the batches drawn before, and check that the batch sampler is then at its old position. */
+/* Skip the batches drawn before, and check that the batcher is then at its old position. */
 static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
-                                ashlar_batch_sampler *sampler, uint64_t step) {
+                                ashlar_batcher *batcher, uint64_t step) {
     metadata here = {.count = 0};
-    ashlar__batch_sampler_skip(sampler, step);
-    add_position(&here, sampler);
+    ashlar__batcher_skip(batcher, step);
+    add_position(&here, ashlar__batcher_random(batcher));
     const char *got;
     const ashlar_checkpoint_pair *pair = find_difference(file, &here, &got);
     return pair == NULL
@@ -238,11 +237,11 @@ static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
                               path, step, pair->key, got != NULL ? got : "missing", pair->value);
 }
 
-ashlar_status ashlar__train_checkpoint_save(const char *path, ashlar_trainer *t) {
+ashlar_status ashlar__trainer_save(ashlar_trainer *t, const char *path) {
     const ashlar_training_state state = {.step = t->state.step, .seed = t->config.seed};
     metadata all = {.count = 0};
     add_config(&all, t);
-    add_position(&all, t->batches.sampler);
+    add_position(&all, ashlar__train_drawn(t, t->state.step)->position);
     add_recent(&all, &t->state);
     return ashlar_training_save(t->arena, t->optimizer, path, &state, all.pairs, all.count,
                                 t->stream);
@@ -260,7 +259,7 @@ static ashlar_status load(const char *path, ashlar_trainer *t, const ashlar_chec
                    "%s: %" PRIu64 " steps are done already; ask for more of them with --steps, "
                    "which counts from the beginning",
                    path, saved.step);
-    ASHLAR_TRY(find_place(path, file, t->batches.sampler, saved.step));
+    ASHLAR_TRY(find_place(path, file, t->batches.batcher, saved.step));
     state.step = saved.step;
     state.optimizer = saved.optimizer;
     t->state = state;

@@ -1,6 +1,6 @@
-/* train_impl.h - the struct of a trainer, and what the files of this folder that work on it share:
- * train.c (creation, warm-up, report), train_loop.c (steps), train_checkpoint.c (files) and others
- * (internal). */
+/* train_impl.h - the struct of a trainer, and what the files that work on it share: train.c
+ * (creation, warm-up, report), train_loop.c (step after step), train_step.c (what a step queues),
+ * shards.c (sums over ranks), train_checkpoint.c (files) and others (internal). */
 #ifndef ASHLAR_TRAIN_IMPL_H
 #define ASHLAR_TRAIN_IMPL_H
 
@@ -9,67 +9,72 @@
 #include <ashlar/plan.h>
 
 #include "rnn/train/batches.h"
-#include "rnn/train/shards.h"
-#include "rnn/train/step_fixed.h"
 
-/* ---- drawing and copying the next batch while a step runs ----
+/* ---- a step ----
  *
- * Step s uses buffer s % 2. While step s runs, the batch of step s + 1 is drawn into the other
- * buffer and copied to the device on a separate stream:
+ * Batches alternate between two buffers, in page-locked and in device memory, and so do the steps'
+ * outcomes. The next batch is drawn before a step is queued; the step itself copies that batch to
+ * the device, on the stream of copies beside the step's own work. The host is at most one step
+ * ahead:
  *
- *     host          draw s | queue s | wait for s - 1 | draw s + 1 | queue s + 1 | wait for s ...
- *     copies        upload s .                         upload s + 1 .
- *     steps                 ` s                                      ` s + 1
+ *     host      draw s+1 | queue s | wait for s-1 | draw s+2 | queue s+1 | ...
+ *     steps                ` s: forward, backward, update, outcome      ` s+1
+ *     copies               ` batch s+1                                  ` batch s+2
  *
- * The stream of the steps waits for each upload by an event. Before the host draws into a buffer,
- * it waits by another event for the last step that used this buffer; so the host is at most one
- * step ahead. */
+ * The calls of a step usually depend on its batch and its number: the batch's length gives the
+ * sizes, its tokens the weight of each position's loss, the step's number the learning rate and the
+ * seed. Where batches are padded to the longest length of their range, they depend on that and on
+ * the buffer alone: the rest is read from device memory (ashlar_step_values), and the copy has the
+ * size of the largest batch. So a step can be captured once (--graphs), and is then three driver
+ * calls: the launch, an event behind it, and the host's wait for the event of the step before.
+ *
+ * Nothing is launched that has changed. All that the calls depend on is fixed for a trainer's life,
+ * but for the addresses of a step's blocks. So each launch is part of a step of the allocator, in
+ * which the step's dry run takes all blocks anew. If their addresses are not those of the capture,
+ * the graph is dropped, the step is queued call by call, and the report says so; the next step of
+ * that length is captured anew. Steps that cannot be captured at all stay eager. All padded lengths
+ * are captured in the warm-up. */
 
 /* Steps whose batches the host may ask about: one that is waited for, one queued, one drawn. */
-enum { ASHLAR_PREFETCH_FLIGHTS = 3 };
+enum { ASHLAR_TRAIN_FLIGHTS = 3 };
 
-typedef struct ashlar_prefetch {
-    ashlar_device *device;
-    ashlar_batches *source;
-    ashlar_stream stream; /* the steps' stream; the caller owns it */
-    ashlar_stream copies;
-    ashlar_event
-        uploaded[ASHLAR_BATCHES_BUFFERS];      /* [i]: the batch in buffer i is in device memory */
-    ashlar_event done[ASHLAR_BATCHES_BUFFERS]; /* [i]: the step on buffer i has run */
-    ashlar_drawn_batch batches[ASHLAR_PREFETCH_FLIGHTS];
-    size_t *part_tokens;  /* [flights][source->max_parts] */
-    uint64_t event_calls; /* calls so far that record an event or let a stream wait for one */
-} ashlar_prefetch;
+/* A captured step of a padded length, on one of the buffers. */
+typedef struct ashlar_step_graph {
+    ashlar_graph *graph; /* NULL: the step is not captured, or cannot be */
+    bool is_tried;
+    uint64_t address_sum; /* of the blocks that the plan gave */
+} ashlar_step_graph;
 
-/* Set up for steps that are queued on `stream`; nothing may use the buffers of `source` yet. Call
- * ashlar__prefetch_finish() even if it fails. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch,
-                                                      ashlar_device *device, ashlar_batches *source,
-                                                      ashlar_stream stream);
+/* ---- shards: how a batch is divided among ranks, whose gradients become one sum ----
+ *
+ *     shard s of S        sequences s, s + S, s + 2S, ... of the batch, which is sorted by length:
+ *                         so shards take equally long
+ *     rank r of W         shards r S/W .. (r + 1) S/W - 1, one after the other
+ *
+ * Every rank draws the whole batch, and knows the weight of a token in all of it; so a shard's
+ * gradients are its share of the batch's, and shares are only added up. Dropout drops, for each
+ * sequence, what it would drop in the whole batch.
+ *
+ * Usually S = W, and MPI or NCCL adds up the ranks' shares in its own order. With a fixed number of
+ * shards (--reproducible) S is a power of two, and the shares are added up as a binary tree over
+ * the shards: first those of a rank, then those of neighbouring ranks, which is the upper part of
+ * the same tree. What a shard computes does not depend on W, nor does the tree: 1, 2, 4, ... S
+ * ranks get the same bits.
+ *
+ * With c = S/W shards of its own a rank holds the sums of at most log2(c) subtrees. Shard i,
+ * counted from 0, completes as many subtrees as i has ones at its end. */
 
-/* Wait for all queued work, whose failures are not reported, and give back what _init took. A
- * zeroed struct is allowed. */
-void ashlar__prefetch_finish(ashlar_prefetch *prefetch);
-
-static inline size_t ashlar__prefetch_buffer(size_t step) {
-    return step % ASHLAR_BATCHES_BUFFERS;
-}
-
-/* _batch: the batch drawn for a step. _tokens: the tokens of each of its parts. Both are valid
- * until the batch of step + 3 is drawn. */
-static inline const ashlar_drawn_batch *ashlar__prefetch_batch(const ashlar_prefetch *prefetch,
-                                                               size_t step) {
-    return &prefetch->batches[step % ASHLAR_PREFETCH_FLIGHTS];
-}
-static inline const size_t *ashlar__prefetch_tokens(const ashlar_prefetch *prefetch, size_t step) {
-    return prefetch->part_tokens + step % ASHLAR_PREFETCH_FLIGHTS * prefetch->source->max_parts;
-}
-
-/* Draw the batch of a step into its buffer. The host must have waited for step - 2. */
-void ashlar__prefetch_take(ashlar_prefetch *prefetch, size_t step);
-
-/* Mark the end of a step that is queued. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_end_step(ashlar_prefetch *prefetch, size_t step);
+/* What it takes to add up gradients and losses. Zeros unless shards are used. */
+typedef struct ashlar_shard_sums {
+    const ashlar_collectives *collectives; /* NULL: one rank */
+    ashlar_reducer *reducer;               /* likewise */
+    void *partial[ASHLAR_SHARDS_LEVELS];   /* sums of subtrees, each like the gradient region */
+    double *losses;                        /* [count + 1] in device memory: each shard's loss; then
+                                            * [0]: their sum, [1]: the ranks' votes for an end */
+    ashlar_ops *ops, *ops_of_losses;       /* of the gradients' type, and of F64 */
+    bool is_cuda;
+    uint64_t facts; /* a checksum of what must be equal on all ranks */
+} ashlar_shard_sums;
 
 /* The progress of a training. */
 typedef struct ashlar_train_state {
@@ -95,15 +100,20 @@ struct ashlar_trainer {
     ashlar_stream stream;
     ashlar_model *model;
     ashlar_arena *arena; /* the model's */
-    size_t shard;        /* which of this rank's shards (shards.h) a step computes, 0.. */
+    size_t shard;        /* which of this rank's shards a step computes, 0.. */
     bool drops_alone;    /* dropout sees this rank's sequences alone, with the rank's own seeds */
-    const ashlar_step_values
-        *values[ASHLAR_BATCHES_BUFFERS]; /* in device memory; NULL unless padded */
     uint64_t address_sum; /* of the addresses of blocks that walks and dry runs got */
     size_t longest_part;  /* of the steps so far */
     char data[ASHLAR_BATCHES_DATA_BYTES]; /* ashlar__batches_describe(); "": not asked for yet */
-    ashlar_prefetch prefetch;
-    uint64_t event_calls_before;  /* prefetch.event_calls at the end of the last phase */
+    ashlar_stream copies;
+    ashlar_event forked, joined; /* the copy of the next batch may begin; it is over */
+    ashlar_event done[ASHLAR_BATCHES_BUFFERS];      /* the step on the buffer has run */
+    ashlar_drawn_batch drawn[ASHLAR_TRAIN_FLIGHTS]; /* of step s, at s % ASHLAR_TRAIN_FLIGHTS */
+    size_t *part_tokens;                            /* [flights][max_parts] likewise */
+    uint64_t event_calls;        /* so far, that record an event or let a stream wait for one */
+    uint64_t event_calls_before; /* at the end of the last phase */
+    ashlar_step_graph *graphs;   /* [(max_length + 1) * buffers]; NULL: steps are not captured */
+    ashlar_graph_report graph_report;
     ashlar_warmup_options warmup; /* maps lengths to step keys */
     size_t warmed_count, warmed_least; /* real steps of the warm-up; the shortest one */
     ashlar_warmup_range *buckets;      /* [bucket_count] */
@@ -114,7 +124,6 @@ struct ashlar_trainer {
     void *outcomes; /* the ashlar_train_outcome of each buffer, outcome_bytes apart */
     size_t outcome_bytes;
     ashlar_shard_sums sums;      /* zeros unless a batch is divided */
-    ashlar_step_fixed fixed;     /* zeros unless batches are padded */
     bool *seen_lengths;          /* [batches.max_length + 1] */
     ashlar_train_state state;    /* after the last step that was waited for */
     ashlar_leak_monitor *growth; /* watches the memory held between steps */
@@ -147,15 +156,34 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_clear_sums(ashlar_trainer *trainer
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_begin_part(ashlar_trainer *trainer, size_t buffer,
                                                          size_t part);
 
-/* Queue all parts of a step, and the copy of its results to its buffer's outcome. Of a padded step
- * only the buffer counts: the calls are those of every step on this buffer. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_queue_parts(ashlar_trainer *trainer, size_t step,
-                                                          size_t parts);
+static inline size_t ashlar__train_buffer(size_t step) {
+    return step % ASHLAR_BATCHES_BUFFERS;
+}
+
+/* _drawn: the batch of a step. _tokens: the tokens of each of its parts. Both are valid until the
+ * batch of step + 3 is drawn. */
+static inline const ashlar_drawn_batch *ashlar__train_drawn(const ashlar_trainer *t, size_t step) {
+    return &t->drawn[step % ASHLAR_TRAIN_FLIGHTS];
+}
+static inline size_t *ashlar__train_tokens(const ashlar_trainer *t, size_t step) {
+    return t->part_tokens + step % ASHLAR_TRAIN_FLIGHTS * t->batches.max_parts;
+}
+
+/* _open: set up for steps, with an open model. _close waits for queued work, whose failures are not
+ * reported, and is allowed in every state. Errors: those of the functions it calls. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_open_steps(ashlar_trainer *trainer);
+void ashlar__train_close_steps(ashlar_trainer *trainer);
+
+/* After the warm-up: capture steps, and put the first batch on the device. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_begin_steps(ashlar_trainer *trainer, bool is_planned);
+
+/* Draw the next step's batch and queue a step. The host must have waited for step - 2. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_queue(ashlar_trainer *trainer, size_t step);
 
 /* Queue forward and backward of a part of t->shard: add gradients, times the loss scale, to the
  * arena's gradient region, and its share of the mean loss to *loss in device memory. Parts are
- * queued in order; the weights change between them. With t->values, the calls and their arguments
- * depend only on the batch's padded shape and its buffer.
+ * queued in order; the weights change between them. Where batches are padded, the calls and their
+ * arguments depend only on the padded shape and the buffer.
  *
  * seed   for random draws such as dropout; not 0 */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_walk(ashlar_trainer *trainer, size_t buffer,
@@ -173,6 +201,20 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_block_bytes(const ashlar_trainer *
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_get_savings(const ashlar_trainer *trainer,
                                                           ashlar_train_report *report);
 
+/* _open: set up for an open model with its weights; every rank then has rank 0's weights. _close is
+ * allowed in every state. Errors: those of the functions it calls; ASHLAR_ENOTSUP (on a CUDA device
+ * a fixed number of shards together with dropout, which cuDNN draws for a batch as a whole). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__shard_sums_open(ashlar_trainer *trainer);
+void ashlar__shard_sums_close(ashlar_trainer *trainer);
+
+/* Queue forward and backward of a part on all of this rank's shards, and the sums over all ranks.
+ * Every rank then has the loss and the gradients of the whole batch. Gradients must be 0 before.
+ *
+ * number   of the update, the same on all ranks, 1..; 0: in the warm-up, without other ranks */
+ASHLAR_MUST_CHECK ashlar_status ashlar__shard_sums_queue(ashlar_trainer *trainer, uint64_t number,
+                                                         size_t buffer, size_t part, uint64_t seed,
+                                                         double *loss);
+
 /* For ashlar_allocator_warmup(): take and give back the blocks of a step. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_dry_run(void *trainer, size_t length);
 
@@ -186,19 +228,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_loop(ashlar_trainer *trainer,
  *
  *     must be the same   the options of model and batches, the data, the optimizer, the seed
  *     progress           step and optimizer_state (ashlar_training_save()), recent (losses), and
- *                        the position of the batch sampler
+ *                        the position of the batcher
  *
  * Real numbers are written so that reading them restores every bit. */
 
 /* A checksum of what must be the same, for ranks to compare. */
 uint64_t ashlar__train_checkpoint_facts(ashlar_trainer *trainer);
 
-/* Write everything. Waits for the stream. Errors: those of ashlar_training_save(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_save(const char *path,
-                                                              ashlar_trainer *trainer);
-
-/* Read everything back: the arena, the optimizer, the position of the batch sampler (which must be
- * new), trainer->state. Waits for the stream.
+/* Read everything back: the arena, the optimizer, the position of the batcher (which must
+ * be new), trainer->state. Waits for the stream.
  *
  * Errors: ASHLAR_EINVAL (the file has at least as many steps as the configuration asks for),
  *         ASHLAR_EFORMAT (the file is of another configuration, data or version, or holds no

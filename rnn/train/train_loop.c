@@ -1,4 +1,4 @@
-/* train_loop.c - training step after step: draw, queue, wait one step behind, record, show. */
+/* train_loop.c - training step after step: queue, wait one step behind, record, show. */
 #include "rnn/train/train_impl.h"
 
 #include <math.h>
@@ -7,129 +7,12 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 #include "allocator/base/error.h"
-#include "arena/optimizer/optimizer_impl.h"
-
-/* ---- prefetch ---- */
-
-ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch, ashlar_device *device,
-                                    ashlar_batches *source, ashlar_stream stream) {
-    *prefetch = (ashlar_prefetch){.device = device, .source = source, .stream = stream};
-    const size_t parts = ASHLAR_PREFETCH_FLIGHTS * source->max_parts;
-    ASHLAR_HOST_NEW(prefetch->part_tokens, parts, "no host memory for %zu parts", parts);
-    ASHLAR_TRY(ashlar_stream_create(device, &prefetch->copies));
-    for (size_t i = 0; i < ASHLAR_BATCHES_BUFFERS; i++) {
-        ASHLAR_TRY(ashlar_event_create(device, &prefetch->uploaded[i]));
-        ASHLAR_TRY(ashlar_event_create(device, &prefetch->done[i]));
-    }
-    return ASHLAR_OK;
-}
-
-void ashlar__prefetch_finish(ashlar_prefetch *prefetch) {
-    if (prefetch->device == NULL) {
-        return;
-    }
-    const ashlar_stream streams[] = {prefetch->copies, prefetch->stream};
-    for (size_t i = 0; i < 2; i++) {
-        if (streams[i] != NULL) {
-            ASHLAR_IGNORE(ashlar_stream_synchronize(prefetch->device, streams[i]));
-        }
-    }
-    for (size_t i = 0; i < ASHLAR_BATCHES_BUFFERS; i++) {
-        ashlar_event_destroy(prefetch->device, prefetch->uploaded[i]);
-        ashlar_event_destroy(prefetch->device, prefetch->done[i]);
-    }
-    ashlar_stream_destroy(prefetch->device, prefetch->copies);
-    ashlar__host_free(prefetch->part_tokens);
-}
-
-static ashlar_status record(ashlar_prefetch *prefetch, ashlar_event event, ashlar_stream stream) {
-    prefetch->event_calls++;
-    return ashlar_event_record(prefetch->device, event, stream);
-}
-
-void ashlar__prefetch_take(ashlar_prefetch *prefetch, size_t step) {
-    ashlar_batches *source = prefetch->source;
-    const size_t buffer = ashlar__prefetch_buffer(step), flight = step % ASHLAR_PREFETCH_FLIGHTS;
-    prefetch->batches[flight] = ashlar__batches_next(source, buffer);
-    for (size_t part = 0; part < prefetch->batches[flight].parts; part++) {
-        prefetch->part_tokens[flight * source->max_parts + part] =
-            source->buffers[buffer].tokens[part];
-    }
-}
-
-/* Draw a step's batch, and queue its upload. */
-static ashlar_status draw_and_upload(ashlar_prefetch *prefetch, size_t step) {
-    const size_t buffer = ashlar__prefetch_buffer(step);
-    ashlar__prefetch_take(prefetch, step);
-    ASHLAR_TRY(
-        ashlar__batches_upload(prefetch->source, prefetch->device, buffer, prefetch->copies));
-    return record(prefetch, prefetch->uploaded[buffer], prefetch->copies);
-}
-
-ashlar_status ashlar__prefetch_end_step(ashlar_prefetch *prefetch, size_t step) {
-    return record(prefetch, prefetch->done[ashlar__prefetch_buffer(step)], prefetch->stream);
-}
-
-/* ---- steps ---- */
-
-/* Queue a part: forward, backward, update of the weights. Where batches are padded, the rate and
- * the step's share of the seed are read in device memory. */
-static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part, size_t parts) {
-    const size_t buffer = ashlar__prefetch_buffer(step);
-    const bool pads = ashlar__train_pads(&t->config);
-    const uint64_t seed =
-        (pads ? ASHLAR_PART_STRIDE : ashlar__train_seed(t, step)) + part * ASHLAR_PART_STRIDE;
-    ASHLAR_TRY(ashlar__train_clear_sums(t, part, parts));
-    ASHLAR_TRY(ashlar__shards_are_used(&t->config)
-                   ? ashlar__shard_sums_queue(t, step, buffer, part, seed, t->losses + part)
-                   : ashlar__train_walk(t, buffer, part, seed, t->losses + part));
-    return pads ? ashlar__optimizer_step_at(t->optimizer, &t->values[buffer]->rate,
-                                            t->config.schedule.rate, 1, t->stream)
-                : ashlar_optimizer_step(
-                      t->optimizer, ashlar_schedule_rate(&t->config.schedule, step), 1, t->stream);
-}
-
-/* Each part is a step of the allocator, with a plan or without: the warm-up's promise is about such
- * steps. */
-static ashlar_status queue_in_step(ashlar_trainer *t, size_t step, size_t part, size_t parts) {
-    if (t->config.without_warmup) { /* the allocator might plan a step that it is told of */
-        return queue_part(t, step, part, parts);
-    }
-    ASHLAR_TRY(ashlar__train_begin_part(t, ashlar__prefetch_buffer(step), part));
-    const ashlar_status status = queue_part(t, step, part, parts);
-    const ashlar_status ended = ashlar_step_end(t->allocator);
-    return status == ASHLAR_OK ? ended : status;
-}
-
-static ashlar_status copy_outcome(ashlar_trainer *t, size_t buffer, size_t parts) {
-    ashlar_train_outcome *out = ashlar__train_outcome_of(t, buffer);
-    ASHLAR_TRY(ashlar_optimizer_copy_state_to_host(t->optimizer, &out->optimizer, t->stream));
-    return ashlar_copy_to_host(t->device, &out->votes, t->votes, (1 + parts) * sizeof *t->losses,
-                               t->stream);
-}
-
-ashlar_status ashlar__train_queue_parts(ashlar_trainer *t, size_t step, size_t parts) {
-    for (size_t part = 0; part < parts; part++) {
-        ASHLAR_TRY(queue_in_step(t, step, part, parts));
-    }
-    return copy_outcome(t, ashlar__prefetch_buffer(step), parts);
-}
-
-/* Queue a step on the batch drawn for it. Its outcome is valid after the host has waited for it. */
-static ashlar_status queue_step(ashlar_trainer *t, size_t step) {
-    const ashlar_event uploaded = t->prefetch.uploaded[ashlar__prefetch_buffer(step)];
-    t->prefetch.event_calls++;
-    ASHLAR_TRY(ashlar_stream_wait(t->device, t->stream, uploaded));
-    ASHLAR_TRY(
-        ashlar__train_queue_parts(t, step, ashlar__prefetch_batch(&t->prefetch, step)->parts));
-    return ashlar__prefetch_end_step(&t->prefetch, step);
-}
 
 /* The mean loss over the batch's tokens. */
 static double loss_of(const ashlar_trainer *t, size_t step) {
-    const ashlar_drawn_batch *batch = ashlar__prefetch_batch(&t->prefetch, step);
-    const size_t *tokens = ashlar__prefetch_tokens(&t->prefetch, step), parts = batch->parts;
-    const ashlar_train_outcome *out = ashlar__train_outcome_of(t, ashlar__prefetch_buffer(step));
+    const ashlar_drawn_batch *batch = ashlar__train_drawn(t, step);
+    const size_t *tokens = ashlar__train_tokens(t, step), parts = batch->parts;
+    const ashlar_train_outcome *out = ashlar__train_outcome_of(t, ashlar__train_buffer(step));
     double nats = 0;
     for (size_t part = 0; part < parts && parts > 1; part++) {
         nats += out->losses[part] * (double)tokens[part];
@@ -147,7 +30,7 @@ typedef struct run {
     uint64_t skipped; /* steps skipped before this run */
     unsigned found;   /* bits of tags that were found to grow and are not shown yet */
     double start_loss;
-    ashlar_train_held held[ASHLAR_PREFETCH_FLIGHTS]; /* by step */
+    ashlar_train_held held[ASHLAR_TRAIN_FLIGHTS];    /* by step */
     double queued_s;                                 /* when the last step was queued */
     uint64_t memory_calls;                           /* of the driver, by then */
     size_t above_since; /* since which step the loss has been above start_loss; 0: it is not */
@@ -209,7 +92,7 @@ static void account(run *r, size_t step, double loss, const ashlar_drawn_batch *
     t->state.step = step;
     t->state.tokens[recent] = (double)batch->tokens;
     t->state.nats[recent] = loss * (double)batch->tokens;
-    t->state.optimizer = ashlar__train_outcome_of(t, ashlar__prefetch_buffer(step))->optimizer;
+    t->state.optimizer = ashlar__train_outcome_of(t, ashlar__train_buffer(step))->optimizer;
     report->steps_skipped = t->state.optimizer.skipped - r->skipped;
     report->loss_first = step == report->resumed + 1 ? loss : report->loss_first;
     report->loss_last = recent_loss(&t->state);
@@ -225,7 +108,7 @@ static void account(run *r, size_t step, double loss, const ashlar_drawn_batch *
  * rank has queued the steps up to `queued`, so all end after that one. */
 static void count_votes(run *r, size_t step, size_t queued) {
     const ashlar_trainer *t = r->trainer;
-    const ashlar_train_outcome *out = ashlar__train_outcome_of(t, ashlar__prefetch_buffer(step));
+    const ashlar_train_outcome *out = ashlar__train_outcome_of(t, ashlar__train_buffer(step));
     if (t->config.ranks != NULL && out->votes > 0) {
         r->end = queued;
     }
@@ -235,35 +118,33 @@ static void count_votes(run *r, size_t step, size_t queued) {
 static ashlar_status finish_step(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     ASHLAR_CHECK2(step == t->state.step + 1); /* each step is finished once, in order */
-    ASHLAR_TRY(
-        ashlar_event_synchronize(t->device, t->prefetch.done[ashlar__prefetch_buffer(step)]));
+    ASHLAR_TRY(ashlar_event_synchronize(t->device, t->done[ashlar__train_buffer(step)]));
     ASHLAR_TRY(t->config.ranks == NULL ? ASHLAR_OK : ashlar_ranks_check(t->config.ranks));
     const double loss = loss_of(t, step);
     const ashlar_optimizer_state *optimizer =
-        &ashlar__train_outcome_of(t, ashlar__prefetch_buffer(step))->optimizer;
+        &ashlar__train_outcome_of(t, ashlar__train_buffer(step))->optimizer;
     if (is_lost(t, loss, optimizer)) {
         return fail_lost(r, step, loss, optimizer->norm);
     }
-    const ashlar_drawn_batch *batch = ashlar__prefetch_batch(&t->prefetch, step);
+    const ashlar_drawn_batch *batch = ashlar__train_drawn(t, step);
     account(r, step, loss, batch);
     r->start_loss = r->start_loss > 0 ? r->start_loss : loss;
     const size_t above_since = watch_loss(r, step);
     if (r->show != NULL) {
-        r->show(r->context,
-                &(ashlar_train_progress){.step = step,
-                                         .steps = t->config.steps,
-                                         .resumed = r->report->resumed,
-                                         .loss = r->report->loss_last,
-                                         .loss_step = loss,
-                                         .epoch = batch->epoch,
-                                         .length = batch->length,
-                                         .tokens_per_s = r->report->tokens_per_s,
-                                         .seconds = r->report->seconds,
-                                         .found = r->found,
-                                         .growth = r->report->growth,
-                                         .start = r->start_loss,
-                                         .above_since = above_since,
-                                         .held = r->held[step % ASHLAR_PREFETCH_FLIGHTS]});
+        r->show(r->context, &(ashlar_train_progress){.step = step,
+                                                     .steps = t->config.steps,
+                                                     .resumed = r->report->resumed,
+                                                     .loss = r->report->loss_last,
+                                                     .loss_step = loss,
+                                                     .epoch = batch->epoch,
+                                                     .length = batch->length,
+                                                     .tokens_per_s = r->report->tokens_per_s,
+                                                     .seconds = r->report->seconds,
+                                                     .found = r->found,
+                                                     .growth = r->report->growth,
+                                                     .start = r->start_loss,
+                                                     .above_since = above_since,
+                                                     .held = r->held[step % ASHLAR_TRAIN_FLIGHTS]});
     }
     r->found = 0;
     return ASHLAR_OK;
@@ -274,18 +155,6 @@ static bool is_save_due(const run *r, size_t step) {
     const ashlar_train_config *c = &r->trainer->config;
     return c->save_file != NULL && c->save_every != 0 && step % c->save_every == 0 &&
            step != r->end;
-}
-
-/* Queuing a padded step also draws the next step's batch, unless a save comes between: it saves the
- * sampler's position. */
-static ashlar_status draw_and_queue(const run *r, size_t step) {
-    ashlar_trainer *t = r->trainer;
-    if (ashlar__train_pads(&t->config)) {
-        const bool is_followed = step < r->end && !is_save_due(r, step);
-        return ashlar__step_fixed_queue(t, step, is_followed);
-    }
-    ASHLAR_TRY(draw_and_upload(&t->prefetch, step));
-    return queue_step(t, step);
 }
 
 /* After queuing a step, finish the previous one; finish this one too if it is the last or if a save
@@ -301,7 +170,7 @@ static ashlar_status follow(run *r, size_t step) {
         ASHLAR_TRY(finish_step(r, step));
         count_votes(r, step, step);
     }
-    return is_due ? ashlar__train_checkpoint_save(t->config.save_file, t) : ASHLAR_OK;
+    return is_due ? ashlar__trainer_save(t, t->config.save_file) : ASHLAR_OK;
 }
 
 /* Note what a step held at its peak: what lasts, and its block. */
@@ -312,11 +181,11 @@ static ashlar_status note_held(run *r, size_t step, const ashlar_stats *stats) {
     uint64_t block_bytes = 0;
     ashlar_device_get_counts(t->device, &counts);
     if (step > t->state.step) {
-        const size_t length = ashlar__batches_length(&t->batches, ashlar__prefetch_buffer(step), 0);
+        const size_t length = ashlar__batches_length(&t->batches, ashlar__train_buffer(step), 0);
         t->longest_part = length > t->longest_part ? length : t->longest_part;
         ASHLAR_TRY(ashlar__train_block_bytes(t, length, &block_bytes));
     }
-    r->held[step % ASHLAR_PREFETCH_FLIGHTS] =
+    r->held[step % ASHLAR_TRAIN_FLIGHTS] =
         (ashlar_train_held){.live_bytes = stats->live_bytes + block_bytes,
                             .reserved_bytes = stats->reserved_bytes,
                             .memory_calls = counts.memory - r->memory_calls,
@@ -359,7 +228,7 @@ ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, v
         if (step == first || is_save_due(&r, step - 1)) { /* resuming there draws the same */
             ASHLAR_TRY(ashlar_model_set_seed(t->model, ashlar__train_seed(t, step), t->stream));
         }
-        ASHLAR_TRY(draw_and_queue(&r, step));
+        ASHLAR_TRY(ashlar__train_queue(t, step));
         ASHLAR_TRY(watch_growth(&r, step));
         ASHLAR_TRY(follow(&r, step));
     }

@@ -65,7 +65,7 @@ helps() {
 
 absent=$scratch/absent
 check 'a_cell_that_there_is_not_is_refused' \
-    refuses 2 'none of lstm, gru, tanh, relu' --data "$data" --cell LSTM
+    refuses 2 'none of lstm, gru, tanh, relu' --data "$data" --cell LSTMP
 check 'a_projection_of_another_cell_is_refused' \
     refuses 2 '--projection: 3' --data "$data" --cell gru --projection 3
 check 'to_drop_everything_is_refused' refuses 2 '--dropout' --data "$data" --dropout 1

@@ -10,9 +10,9 @@
 
 static ashlar_graph *capture_note(int *at, int value) {
     ashlar_graph *graph = NULL;
-    CHECK(ashlar__graph_begin(device, streams[0], &graph) == ASHLAR_OK);
+    CHECK(ashlar_graph_begin(device, streams[0], &graph) == ASHLAR_OK);
     queue_note(streams[0], at, value);
-    CHECK(ashlar__graph_end(graph) == ASHLAR_OK);
+    CHECK(ashlar_graph_end(graph) == ASHLAR_OK);
     return graph;
 }
 
@@ -25,7 +25,7 @@ CASE(streams_that_wait_for_the_captured_one_are_part_of_it) {
         int seen = 0;
         CHECK(ashlar_event_create(device, &forked) == ASHLAR_OK);
         CHECK(ashlar_event_create(device, &joined) == ASHLAR_OK);
-        CHECK(ashlar__graph_begin(device, streams[0], &graph) == ASHLAR_OK);
+        CHECK(ashlar_graph_begin(device, streams[0], &graph) == ASHLAR_OK);
         queue_note(streams[0], &seen, 1);
         CHECK(ashlar_event_record(device, forked, streams[0]) == ASHLAR_OK);
         CHECK(ashlar_stream_wait(device, streams[1], forked) == ASHLAR_OK);
@@ -33,12 +33,12 @@ CASE(streams_that_wait_for_the_captured_one_are_part_of_it) {
         CHECK(ashlar_event_record(device, joined, streams[1]) == ASHLAR_OK);
         CHECK(ashlar_stream_wait(device, streams[0], joined) == ASHLAR_OK);
         queue_note(streams[0], &seen, 3);
-        CHECK(ashlar__graph_end(graph) == ASHLAR_OK);
-        CHECK(ashlar__graph_launch(graph) == ASHLAR_OK);
-        CHECK(ashlar__graph_launch(graph) == ASHLAR_OK);
+        CHECK(ashlar_graph_end(graph) == ASHLAR_OK);
+        CHECK(ashlar_graph_launch(graph) == ASHLAR_OK);
+        CHECK(ashlar_graph_launch(graph) == ASHLAR_OK);
         wait_for(streams[0]);
         CHECK(seen == 123123);
-        ashlar__graph_destroy(graph);
+        ashlar_graph_destroy(graph);
         ashlar_event_destroy(device, forked);
         ashlar_event_destroy(device, joined);
         tear_down_device();
@@ -49,44 +49,44 @@ CASE(streams_that_wait_for_the_captured_one_are_part_of_it) {
 CASE_WITH(a_spoiled_capture_is_an_error_and_is_over, set_up_device(SPEC)) {
     ashlar_graph *graph = NULL;
     int seen = 0;
-    CHECK(ashlar__graph_begin(device, streams[0], &graph) == ASHLAR_OK);
+    CHECK(ashlar_graph_begin(device, streams[0], &graph) == ASHLAR_OK);
     queue_note(streams[0], &seen, 1);
     CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_EDRIVER);
-    CHECK_FAILS(ashlar__graph_end(graph), ASHLAR_EDRIVER, "cuStreamEndCapture");
-    ashlar__graph_destroy(graph);
+    CHECK_FAILS(ashlar_graph_end(graph), ASHLAR_EDRIVER, "cuStreamEndCapture");
+    ashlar_graph_destroy(graph);
     queue_note(streams[0], &seen, 5);
     wait_for(streams[0]);
     CHECK(seen == 5);
-    ashlar__graph_destroy(capture_note(&seen, 6));
+    ashlar_graph_destroy(capture_note(&seen, 6));
     CHECK(seen == 5);
 }
 
 CASE_WITH(a_capture_can_be_given_up, set_up_device(SPEC)) {
     ashlar_graph *graph = NULL;
     int seen = 0;
-    CHECK(ashlar__graph_begin(device, streams[0], &graph) == ASHLAR_OK);
+    CHECK(ashlar_graph_begin(device, streams[0], &graph) == ASHLAR_OK);
     queue_note(streams[0], &seen, 1);
-    ashlar__graph_destroy(graph);
+    ashlar_graph_destroy(graph);
     queue_note(streams[0], &seen, 2);
     wait_for(streams[0]);
     CHECK(seen == 2);
-    ashlar__graph_destroy(NULL);
+    ashlar_graph_destroy(NULL);
 }
 
 static ashlar_status capture_again(void) {
     static int seen;
     const struct { int *at, value; } note = {&seen, 1};
     ashlar_graph *graph = NULL;
-    ashlar_status status = ashlar__graph_begin(device, streams[0], &graph);
+    ashlar_status status = ashlar_graph_begin(device, streams[0], &graph);
     if (status != ASHLAR_OK) {
         CHECK(graph == NULL);
         return status;
     }
     status = ashlar_launch(device, streams[0], note_value, &note, sizeof note);
     if (status == ASHLAR_OK) {
-        status = ashlar__graph_end(graph);
+        status = ashlar_graph_end(graph);
     }
-    ashlar__graph_destroy(graph);
+    ashlar_graph_destroy(graph);
     return status;
 }
 

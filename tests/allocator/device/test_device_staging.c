@@ -137,18 +137,18 @@ CASE_WITH(a_captured_copy_of_pageable_memory_is_refused, set_up_room("mode=adver
     int seen = 0;
     unsigned char from[8] = {0};
     ashlar_graph *graph = NULL;
-    CHECK(ashlar__graph_begin(device, streams[0], &graph) == ASHLAR_OK);
+    CHECK(ashlar_graph_begin(device, streams[0], &graph) == ASHLAR_OK);
     CHECK_FAILS(ashlar_copy_to_device(device, room, from, sizeof from, streams[0]), ASHLAR_EINVAL,
                 "page-locked");
     CHECK(copy_heap(64, 9, streams[1]) == ASHLAR_OK); /* a stream that is not captured */
     queue_note(streams[0], &seen, 4);
-    CHECK(ashlar__graph_end(graph) == ASHLAR_OK); /* it was not spoiled */
-    CHECK(ashlar__graph_launch(graph) == ASHLAR_OK);
+    CHECK(ashlar_graph_end(graph) == ASHLAR_OK); /* it was not spoiled */
+    CHECK(ashlar_graph_launch(graph) == ASHLAR_OK);
     wait_for(streams[0]);
     wait_for(streams[1]);
     CHECK(seen == 4);
     check_room(64, 9);
-    ashlar__graph_destroy(graph);
+    ashlar_graph_destroy(graph);
 }
 
 /* ---- ends and threads ---- */

@@ -20,6 +20,17 @@ CASE_OF_SEEDS(copies_and_fills_run_in_stream_order) {
     CHECK(soft->mem_free(a) == CU_SUCCESS);
 }
 
+CASE_OF_SEEDS(fills_write_page_locked_memory_too) {
+    unsigned char *const pinned = alloc_host(8);
+    memset(pinned, 1, 8);
+    CHECK(soft->memset_d8_async((cu_ptr)(uintptr_t)(pinned + 2), 7, 4, s) == CU_SUCCESS);
+    CHECK(pinned[2] == 1); /* nothing has run */
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    CHECK(pinned[1] == 1 && pinned[2] == 7 && pinned[5] == 7 && pinned[6] == 1);
+    CHECK(soft->memset_d8_async((cu_ptr)(uintptr_t)(pinned + 7), 0, 2, s) == CU_INVALID_VALUE);
+    CHECK(soft->mem_free_host(pinned) == CU_SUCCESS);
+}
+
 /* Otherwise nothing has run before the host waits. */
 CASE(calls_that_may_wait_do_so_on_request) {
     for (int waits = 0; waits < 2; waits++) {
@@ -65,6 +76,7 @@ CASE_WITH(copies_check_their_ranges, set_up("memory=16MiB")) {
     CHECK(soft->memcpy_dtod_async((cu_ptr)(uintptr_t)host, ptr, 8, NULL) == CU_INVALID_VALUE);
     CHECK(soft->memset_d8_async(ptr, 0, SIZE_MAX, NULL) == CU_INVALID_VALUE);
     CHECK(soft->memset_d8_async(0, 0, 0, NULL) == CU_SUCCESS); /* nothing to do */
+    CHECK(soft->memset_d8_async((cu_ptr)(uintptr_t)host, 0, 8, NULL) == CU_INVALID_VALUE);
     CHECK(soft->memcpy_htod_async(0, NULL, 0, (cu_stream)77) == CU_INVALID_HANDLE);
     CHECK(soft->launch_host_func(NULL, NULL, NULL) == CU_INVALID_VALUE);
 }

@@ -70,12 +70,12 @@ CASE(a_rate_in_device_memory_is_read_when_the_step_runs) {
     for (int step = 1; step <= 3; step++) {
         draw(ASHLAR_REGION_GRADIENTS, 10u + (unsigned)step, 1);
         *(double *)rate = 0.5 / step; /* the device is the CPU, and idle */
-        CHECK(ashlar__optimizer_step_at(optimizer, rate, 0.5, 1, streams[0]) == ASHLAR_OK);
+        CHECK(ashlar_optimizer_step_at(optimizer, rate, 0.5, 1, streams[0]) == ASHLAR_OK);
         wait_for(streams[0]);
         reference_step(&r, &config, 0.5 / step, 1);
         check_equal(&r);
     }
-    CHECK(ashlar__optimizer_step_at(optimizer, rate, -1, 1, streams[0]) == ASHLAR_EINVAL);
+    CHECK(ashlar_optimizer_step_at(optimizer, rate, -1, 1, streams[0]) == ASHLAR_EINVAL);
     CHECK(ashlar_free(allocator, rate) == ASHLAR_OK);
     close_optimizer();
 }

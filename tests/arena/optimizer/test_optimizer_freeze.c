@@ -83,7 +83,7 @@ static void check_step(unsigned seed, const ashlar_graph *graph) {
         put(ASHLAR_REGION_GRADIENTS, 3, 0, (double)INFINITY);
     }
     take_image(&before);
-    CHECK((graph != NULL ? ashlar__graph_launch(graph)
+    CHECK((graph != NULL ? ashlar_graph_launch(graph)
                          : ashlar_optimizer_step(optimizer, 0.05, 1, streams[0])) == ASHLAR_OK);
     wait_for(streams[0]);
     check_untouched(&before);
@@ -162,14 +162,14 @@ static ashlar_graph *graph;
 
 static void close_graph(void) {
     wait_for(streams[0]);
-    ashlar__graph_destroy(graph);
+    ashlar_graph_destroy(graph);
     graph = NULL;
 }
 
 static ashlar_status capture(void) {
-    CHECK(ashlar__graph_begin(device, streams[0], &graph) == ASHLAR_OK);
+    CHECK(ashlar_graph_begin(device, streams[0], &graph) == ASHLAR_OK);
     const ashlar_status status = ashlar_optimizer_step(optimizer, 0.05, 1, streams[0]);
-    CHECK(status != ASHLAR_OK || ashlar__graph_end(graph) == ASHLAR_OK);
+    CHECK(status != ASHLAR_OK || ashlar_graph_end(graph) == ASHLAR_OK);
     return status;
 }
 
@@ -181,7 +181,7 @@ CASE(a_captured_step_asks_which_tensors_are_frozen) {
         set_frozen(t, all_cases[t].options.is_frozen);
     }
     CHECK_FAILS(capture(), ASHLAR_EINVAL, "before the capture");
-    ashlar__graph_destroy(graph);
+    ashlar_graph_destroy(graph);
     CHECK(ashlar_optimizer_follow(optimizer, streams[0]) == ASHLAR_OK);
     CHECK(capture() == ASHLAR_OK);
     for (unsigned step = 1; step <= STEPS; step++) {
@@ -201,7 +201,7 @@ static void check_launch_is_skipped(void) {
     draw(ASHLAR_REGION_GRADIENTS, 1, 1);
     take_image(&before);
     CHECK(ashlar_optimizer_follow(optimizer, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar__graph_launch(graph) == ASHLAR_OK);
+    CHECK(ashlar_graph_launch(graph) == ASHLAR_OK);
     const ashlar_optimizer_state state = state_now();
     CHECK(isnan(state.norm) && state.is_skipped == 1 && state.skipped == skipped + 1);
     CHECK(is_image(&before));

@@ -333,7 +333,7 @@ CASE(long_collectives_go_in_pieces) {
 static void add_numbers(void) {
     double numbers[3] = {(double)rank, 10 + (double)rank, -1};
     CHECK(ashlar_ranks_open(ENGINE_LIBRARY, 0, &ranks) == ASHLAR_OK);
-    CHECK(ashlar__ranks_sum(ranks, numbers, 2) == ASHLAR_OK);
+    CHECK(ashlar_ranks_sum(ranks, numbers, 2) == ASHLAR_OK);
     CHECK_NEAR(numbers[0], 3, 0, 0);
     CHECK_NEAR(numbers[1], 33, 0, 0);
     CHECK_NEAR(numbers[2], -1, 0, 0);

@@ -1,5 +1,6 @@
 /* test_model_engine.c - what a model refuses, by name; weights that are tied, shared and frozen; an
- * operation of the caller's; what draws differ; memory: failures, the dry run, the warm-up. */
+ * operation of the caller's; what draws differ; memory: failures, the dry run, the warm-up; a step
+ * and a warm-up by one call. */
 #include "tests/rnn/engine/engine_fixture.h"
 
 #include <ashlar/plan.h>
@@ -688,6 +689,89 @@ CASE_WITH(after_the_warm_up_no_length_calls_the_driver_for_memory, open_live()) 
         CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
     }
     CHECK(counts_now().memory == before && stats_now().driver_calls_sealed == 0);
+}
+
+/* ---- one call for a step, one for the warm-up ---- */
+
+static const ashlar_optimizer_config sgd = {ASHLAR_OPTIMIZER_SGD, .learning_rate = 0.1};
+
+/* The weights after a step by its parts, and after one by ashlar_model_step(): the same bits. */
+CASE_WITH(a_step_is_what_its_parts_are, open_live()) {
+    const size_t bytes = region_count() * sizeof(double);
+    ashlar_optimizer *optimizer;
+    double first[GRADIENTS], parts[GRADIENTS];
+    REQUIRE(ashlar_optimizer_create(ashlar_model_arena(model), &sgd, streams[0], &optimizer) ==
+            ASHLAR_OK);
+    memcpy(first, region(ASHLAR_REGION_PARAMETERS), bytes);
+    (void)run(ASHLAR_WALK_TRAIN, &batch);
+    CHECK(ashlar_optimizer_step(optimizer, 0.1, 1, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    expect();
+    memcpy(parts, region(ASHLAR_REGION_PARAMETERS), bytes);
+    CHECK(memcmp(parts, first, bytes) != 0);
+    for (int i = 0; i < 2; i++) { /* whatever loss and gradients were before */
+        memcpy(region(ASHLAR_REGION_PARAMETERS), first, bytes);
+        memset(region(ASHLAR_REGION_GRADIENTS), 0x40, (size_t)i * bytes);
+        *loss = 77;
+        CHECK(ashlar_model_step(model, optimizer, &batch, 0.1, streams[0]) == ASHLAR_OK);
+        wait_for(streams[0]);
+        check_same(0);
+        CHECK(memcmp(parts, region(ASHLAR_REGION_PARAMETERS), bytes) == 0);
+    }
+    ashlar_optimizer_destroy(optimizer);
+}
+
+CASE_WITH(a_step_refuses_what_it_cannot_do, open_live()) {
+    ashlar_model_batch b = batch;
+    ashlar_model *bare;
+    ashlar_optimizer *optimizer;
+    REQUIRE(ashlar_optimizer_create(ashlar_model_arena(model), &sgd, streams[0], &optimizer) ==
+            ASHLAR_OK);
+    b.loss = NULL;
+    CHECK(ashlar_model_step(model, optimizer, &b, 0.1, streams[0]) == ASHLAR_EINVAL);
+    CHECK(strstr(ashlar_error_detail(), "loss") != NULL);
+    CHECK(ashlar_model_warmup(model, &b, streams[0], NULL) == ASHLAR_EINVAL);
+    CHECK(strstr(ashlar_error_detail(), "neither a loss nor an output") != NULL);
+    b = batch;
+    b.batch = 0;
+    CHECK(ashlar_model_warmup(model, &b, streams[0], NULL) == ASHLAR_EINVAL);
+    CHECK(ashlar_model_step(model, optimizer, &b, 0.1, streams[0]) == ASHLAR_EINVAL);
+    REQUIRE(ashlar_model_create(allocator, ASHLAR_F64, &bare) == ASHLAR_OK);
+    CHECK(ashlar_model_step(bare, optimizer, &batch, 0.1, streams[0]) == ASHLAR_EINVAL);
+    CHECK(strstr(ashlar_error_detail(), "not committed") != NULL);
+    CHECK(ashlar_model_warmup(bare, &batch, streams[0], NULL) == ASHLAR_EINVAL);
+    ashlar_model_destroy(bare);
+    CHECK(ashlar_model_step(model, optimizer, &batch, 0.1, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    ashlar_optimizer_destroy(optimizer);
+}
+
+CASE_WITH(after_a_model_s_warm_up_walks_of_all_kinds_take_no_memory, open_live()) {
+    static int32_t lengths[B];
+    void *outputs[] = {drawn.gradients[2]};
+    ashlar_model_batch b = batch;
+    ashlar_optimizer *optimizer;
+    ashlar_warmup_report report;
+    REQUIRE(ashlar_optimizer_create(ashlar_model_arena(model), &sgd, streams[0], &optimizer) ==
+            ASHLAR_OK);
+    b.outputs = outputs;
+    b.lengths = lengths;
+    REQUIRE(ashlar_model_warmup(model, &b, streams[0], &report) == ASHLAR_OK);
+    CHECK(report.is_planned && report.is_steady);
+    const uint64_t before = counts_now().memory;
+    for (size_t i = 0; i < 60; i++) {
+        b.steps = i < T ? 1 + i : 1 + below(T);
+        for (size_t k = 0; k < B; k++) {
+            lengths[k] = (int32_t)(1 + below(b.steps));
+        }
+        const size_t kind = below(ASHLAR_WALK_COUNT + 1);
+        CHECK((kind == ASHLAR_WALK_COUNT
+                   ? ashlar_model_step(model, optimizer, &b, 0.1, streams[0])
+                   : ashlar_model_run(model, (ashlar_walk)kind, &b, streams[0])) == ASHLAR_OK);
+    }
+    wait_for(streams[0]);
+    CHECK(counts_now().memory == before && stats_now().driver_calls_sealed == 0);
+    ashlar_optimizer_destroy(optimizer);
 }
 
 RUN_CASES()

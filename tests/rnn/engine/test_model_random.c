@@ -358,9 +358,9 @@ static void check_capture(const ashlar_model_batch *plain) {
     b.seed_at = &values->seed;
     b.chunk = eager.chunk = may_chunk ? below(T) : 0;
     REQUIRE(ashlar_model_dry_run(model, ASHLAR_WALK_TRAIN, &b, streams[0], NULL) == ASHLAR_OK);
-    REQUIRE(ashlar__graph_begin(device, streams[0], &graph) == ASHLAR_OK);
+    REQUIRE(ashlar_graph_begin(device, streams[0], &graph) == ASHLAR_OK);
     CHECK(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar__graph_end(graph) == ASHLAR_OK);
+    CHECK(ashlar_graph_end(graph) == ASHLAR_OK);
     for (uint64_t k = 0; k < 2; k++) {
         draw_values(T, B);
         memcpy(values->lengths, drawn.lengths, sizeof values->lengths);
@@ -368,7 +368,7 @@ static void check_capture(const ashlar_model_batch *plain) {
         values->seed = 9 * k;
         values->weight = 0.3 + (double)k;
         clear();
-        CHECK(ashlar__graph_launch(graph) == ASHLAR_OK);
+        CHECK(ashlar_graph_launch(graph) == ASHLAR_OK);
         wait_for(streams[0]);
         expect();
         eager.lengths = drawn.lengths;
@@ -378,7 +378,7 @@ static void check_capture(const ashlar_model_batch *plain) {
         (void)run(ASHLAR_WALK_TRAIN, &eager);
         check_same(1e-12);
     }
-    ashlar__graph_destroy(graph);
+    ashlar_graph_destroy(graph);
     give((void *)values);
 }
 

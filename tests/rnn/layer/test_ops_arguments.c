@@ -180,4 +180,16 @@ CASE_WITH(what_backward_does_not_want_it_does_not_need, open_ops()) {
     give(dy);
 }
 
+CASE_WITH(arrays_are_added_up, open_ops()) {
+    double *const to = (double *)(void *)take(4 * sizeof(double), streams[0]);
+    const double *const from = to + 2;
+    memcpy(to, (double[]){1, 2, 0.5, -4}, 4 * sizeof(double));
+    CHECK(ashlar_ops_add(ops, to, from, 2, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
+    CHECK(to[0] == 1.5 && to[1] == -2 && to[2] == 0.5);
+    CHECK_FAILS(ashlar_ops_add(ops, to, from, 0, streams[0]), ASHLAR_EINVAL, "a size is 0");
+    CHECK_FAILS(ashlar_ops_add(ops, to, NULL, 2, streams[0]), ASHLAR_EINVAL, "from is NULL");
+    give(to);
+}
+
 RUN_CASES()

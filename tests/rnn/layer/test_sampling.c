@@ -212,6 +212,30 @@ CASE(a_sampler_draws_as_its_parts_do_from_logits_of_every_type) {
     ashlar_sampler_destroy(sampler);
 }
 
+CASE(many_rows_are_drawn_as_each_alone) {
+    enum { ROWS = 3, V = 4 };
+    float logits[ROWS][V] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 1, 1, 1}};
+    const double numbers[ROWS] = {0.1, 0.6, 0.9};
+    ashlar_sampler *samplers[ROWS];
+    int32_t all[ROWS], one;
+    for (size_t i = 0; i < ROWS; i++) {
+        REQUIRE(ashlar_sampler_create(&(ashlar_sampling_config){.temperature = 1}, V,
+                                      &samplers[i]) == ASHLAR_OK);
+    }
+    CHECK(ashlar_sampler_draw_all(samplers, ROWS, ASHLAR_F32, logits, numbers, all) == ASHLAR_OK);
+    for (size_t i = 0; i < ROWS; i++) {
+        CHECK(ashlar_sampler_draw(samplers[i], ASHLAR_F32, logits[i], numbers[i], &one) ==
+              ASHLAR_OK);
+        CHECK(all[i] == one);
+    }
+    logits[1][2] = NAN;
+    CHECK_FAILS(ashlar_sampler_draw_all(samplers, ROWS, ASHLAR_F32, logits, numbers, all),
+                ASHLAR_EFORMAT, "a logit is not finite");
+    for (size_t i = 0; i < ROWS; i++) {
+        ashlar_sampler_destroy(samplers[i]);
+    }
+}
+
 CASE(what_a_sampler_cannot_do_is_refused) {
     static const ashlar_sampling_config bad[] = {
         {.temperature = -1}, {.temperature = NAN}, {.temperature = INFINITY},

@@ -5,6 +5,8 @@
 
 #include <limits.h>
 
+#include <ashlar/model.h>
+
 #include "tests/allocator/trace/numbers_fixture.h"
 #include "tests/rnn/product/set_fixture.h"
 #include "arena/compute/workers.h"
@@ -154,12 +156,12 @@ CASE(nan_in_one_row_stays_in_that_row) {
 }
 
 CASE(the_implementation_has_a_name_and_counts_its_threads) {
-    CHECK(strlen(ashlar__blas_name()) > 0);
-    ashlar__blas_set_threads(1);
-    CHECK(ashlar__blas_threads() == 1);
-    ashlar__blas_set_threads(INT_MAX);
-    CHECK(ashlar__blas_threads() == ASHLAR_WORKERS_MAX);
-    printf("# %s\n", ashlar__blas_name());
+    CHECK(strlen(ashlar_cpu_products()) > 0);
+    ashlar_cpu_set_threads(1);
+    CHECK(ashlar_cpu_threads() == 1);
+    ashlar_cpu_set_threads(INT_MAX);
+    CHECK(ashlar_cpu_threads() == ASHLAR_WORKERS_MAX);
+    printf("# %s\n", ashlar_cpu_products());
 }
 
 RUN_CASES_OF_SET()

@@ -149,7 +149,7 @@ static ashlar_status train(const ashlar_train_command *c, const char *option, si
       : strcmp(option, "max-length") == 0 ? &sized.train.max_length
                                           : &sized.train.hidden) = value;
     (void)snprintf(spec, sizeof spec, "memory=%zuMiB", device_bytes / MIB);
-    CHECK(ashlar__soft_configure(spec) == ASHLAR_OK);
+    CHECK(ashlar_soft_configure(spec) == ASHLAR_OK);
     CHECK(ashlar_device_open("soft", &device) == ASHLAR_OK);
     const ashlar_status status = train_on(device, &sized);
     ashlar_device_close(device);

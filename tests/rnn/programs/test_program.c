@@ -146,7 +146,7 @@ static void check_opens(const char *name, const char *environment, ashlar_device
 CASE(a_cuda_device_is_passed_over_only_where_nobody_asked_for_it) {
     const char *const word = "ashlar-test: using the software device: "; /* and why */
     CHECK(setenv("ASHLAR_CUDNN", "/nowhere/libcudnn.so.9", 1) == 0);
-    REQUIRE(ashlar__soft_configure("devices=2") == ASHLAR_OK);
+    REQUIRE(ashlar_soft_configure("devices=2") == ASHLAR_OK);
     has_cuda = true;
     check_opens(NULL, NULL, ASHLAR_DEVICE_SOFT, word);
     check_opens(NULL, "", ASHLAR_DEVICE_SOFT, word);
@@ -164,7 +164,7 @@ CASE(a_cuda_device_is_passed_over_only_where_nobody_asked_for_it) {
 }
 
 CASE(a_device_that_cannot_be_opened_is_an_exit_status) {
-    REQUIRE(ashlar__soft_configure("") == ASHLAR_OK);
+    REQUIRE(ashlar_soft_configure("") == ASHLAR_OK);
     has_cuda = false;
     CHECK(open_device("abacus", NULL) == ASHLAR_EXIT_USAGE);
     CHECK(strncmp(heard, "ashlar-test: device: \"abacus\"", 29) == 0);

@@ -5,53 +5,66 @@
 
 #include "tests/rnn/train/train_fixture.h"
 
-static ashlar_train_rule usual(void) {
-    return (ashlar_train_rule){.optimizer = "adamw",
-                               .schedule = "constant",
-                               .warmup_steps = 3,
-                               .floor = 0.25,
-                               .step_size = 7,
-                               .gamma = 0.5};
+/* Read a command line of these options and of "--steps 20 --data x". */
+static ashlar_status read_command(const char *words, ashlar_train_command *out) {
+    static char line[200];
+    char *argv[20] = {line}, *rest = NULL;
+    int argc = 1;
+    (void)snprintf(line, sizeof line, "p --steps 20 --data x %s", words);
+    for (char *word = strtok_r(line + 2, " ", &rest); word != NULL;
+         word = strtok_r(NULL, " ", &rest)) {
+        argv[argc++] = word;
+    }
+    return ashlar__train_command_read(argc, argv, out);
 }
 
 /* ---- names ---- */
 
+/* The names in the help must be in the order of the enums, to the last one. */
 CASE(every_name_is_known) {
-    const char *const optimizers[] = {"sgd", "adam", "adamw", "adagrad", "rmsprop"};
-    const char *const schedules[] = {"constant", "cosine", "step"};
-    for (int i = 0; i < 5; i++) {
-        ashlar_train_config config = small_config(20);
-        ashlar_train_rule rule = usual();
-        rule.optimizer = optimizers[i];
-        rule.schedule = schedules[i % 3];
-        CHECK(ashlar__train_rule_apply(&rule, &config) == ASHLAR_OK);
-        CHECK((int)config.optimizer.kind == i && (int)config.schedule.kind == i % 3);
-        CHECK(config.schedule.rate == config.optimizer.learning_rate);
-        CHECK(config.schedule.total_steps == 20 && config.schedule.warmup_steps == 3);
-        CHECK(config.schedule.floor == 0.25);
-        CHECK(config.schedule.step_size == 7 && config.schedule.gamma == 0.5);
+    static const char *const algorithms[] = {"standard", "static", "dynamic", "small", "auto"};
+    ASHLAR_TABLE_IS_FULL(algorithms, ASHLAR_RNN_ALGORITHM_COUNT);
+    static const char *const varied[] = {"batch", "length", "hidden"};
+    ASHLAR_TABLE_IS_FULL(varied, ASHLAR_VARY_COUNT);
+    for (int i = 0; i < ASHLAR_OPTIMIZER_COUNT; i++) {
+        const int schedule = i % ASHLAR_SCHEDULE_COUNT, cell = i % ASHLAR_RNN_CELL_COUNT;
+        const int dtype = i % ASHLAR_DTYPE_COUNT, vary = i % ASHLAR_VARY_COUNT;
+        char words[180];
+        ashlar_train_command c;
+        (void)snprintf(words, sizeof words,
+                       "--optimizer %s --schedule=%s --cell=%s --dtype=%s --algorithm=%s --vary=%s",
+                       ashlar_optimizer_name((ashlar_optimizer_kind)i),
+                       ashlar_schedule_name((ashlar_schedule_kind)schedule),
+                       ashlar_rnn_cell_name((ashlar_rnn_cell)cell),
+                       ashlar_dtype_name((ashlar_dtype)dtype), algorithms[i], varied[vary]);
+        REQUIRE(read_command(words, &c) == ASHLAR_OK);
+        CHECK((int)c.train.optimizer.kind == i && (int)c.train.schedule.kind == schedule);
+        CHECK((int)c.train.cell == cell && (int)c.train.dtype == dtype);
+        CHECK((int)c.train.algorithm == i && (int)c.vary == vary);
     }
 }
 
+CASE(the_schedule_is_what_was_said) {
+    ashlar_train_command c;
+    REQUIRE(read_command("--warmup-steps=3 --rate-floor=0.25 --rate-every=7 --rate-factor=0.5 "
+                         "--learning-rate=0.125",
+                         &c) == ASHLAR_OK);
+    const ashlar_schedule *s = &c.train.schedule;
+    CHECK(s->rate == 0.125 && s->total_steps == 20 && s->warmup_steps == 3);
+    CHECK(s->floor == 0.25 && s->step_size == 7 && s->gamma == 0.5);
+}
+
 CASE(what_cannot_be_is_refused) {
-    ashlar_train_config config = small_config(20);
-    ashlar_train_rule rule = usual();
-    rule.optimizer = "Adam";
-    CHECK_FAILS(ashlar__train_rule_apply(&rule, &config), ASHLAR_EINVAL,
-                "--optimizer: \"Adam\" is none of");
-    rule = usual();
-    rule.schedule = "linear";
-    CHECK_FAILS(ashlar__train_rule_apply(&rule, &config), ASHLAR_EINVAL,
-                "--schedule: \"linear\" is none of");
-    rule = usual();
-    rule.schedule = "cosine";
-    rule.warmup_steps = 21;
-    CHECK_FAILS(ashlar__train_rule_apply(&rule, &config), ASHLAR_EINVAL,
+    ashlar_train_command c;
+    CHECK_FAILS(read_command("--optimizer adamx", &c), ASHLAR_EINVAL,
+                "--optimizer: \"adamx\" is none of sgd, adam, adamw, adagrad, rmsprop");
+    CHECK_FAILS(read_command("--schedule linear", &c), ASHLAR_EINVAL,
+                "--schedule: \"linear\" is none of constant, cosine, step");
+    CHECK_FAILS(read_command("--dtype f8", &c), ASHLAR_EINVAL,
+                "--dtype: \"f8\" is none of f32, f64, f16, bf16");
+    CHECK_FAILS(read_command("--schedule cosine --warmup-steps 21", &c), ASHLAR_EINVAL,
                 "20 steps with 21 of warm-up");
-    rule = usual();
-    rule.optimizer = "sgd";
-    config.optimizer.nesterov = true;
-    CHECK_FAILS(ashlar__train_rule_apply(&rule, &config), ASHLAR_EINVAL, "momentum");
+    CHECK_FAILS(read_command("--optimizer sgd --nesterov", &c), ASHLAR_EINVAL, "momentum");
 }
 
 /* ---- trainings ---- */

@@ -6,7 +6,6 @@
 #include "tests/rnn/train/train_fixture.h"
 
 #include "allocator/base/host.h"
-#include "rnn/train/step_fixed.h"
 #include "rnn/train/train_impl.h"
 #include "tests/check.h"
 
@@ -120,7 +119,7 @@ CASE(any_order_that_the_events_allow_gives_the_same_losses) {
     }
 }
 
-/* The step that is saved draws no batch ahead, since the file has the sampler's position. */
+/* A batch is drawn ahead; the file has the position before it. */
 CASE_WITH(a_file_saved_on_the_way_goes_on_as_the_training_did, open_text("memory=256MiB")) {
     enum { SAVED = 20 };
     char path[96];

@@ -297,7 +297,7 @@ CASE_WITH(a_leak_on_purpose_is_told_with_its_tag_and_step, open_text("memory=256
     const ashlar_train_config config = small_config(40);
     static leak l;
     REQUIRE(open_trainer(&config) == ASHLAR_OK);
-    l.allocator = ashlar__trainer_allocator(trainer);
+    l.allocator = ashlar__trainer_model(trainer).allocator;
     CHECK(ashlar__trainer_run(trainer, leak_in_each_step, &l, &report) == ASHLAR_OK);
     CHECK_ZU(l.found, 1u << ASHLAR_TAG_ACTIVATIONS);
     CHECK(l.found_at > 7 && l.found_at <= 7 + 24);

@@ -1,0 +1,84 @@
+/* warmup.c - a model's warm-up over all lengths; then its walks and training steps are steps of the
+ * allocator. */
+#include "allocator/base/random.h"
+#include "allocator/device/device_impl.h"
+#include "rnn/engine/engine.h"
+
+/* One block, as large as that of the walk that needs most. */
+static ashlar_status dry_run(void *user, size_t length) {
+    static const ashlar_walk walks[] = {ASHLAR_WALK_TRAIN, ASHLAR_WALK_TEST, ASHLAR_WALK_PREDICT};
+    ashlar_model *m = user;
+    ashlar_model_batch batch = m->largest;
+    const bool trains = ashlar_arena_region(m->arena, ASHLAR_REGION_GRADIENTS) != NULL;
+    size_t bytes = 0;
+    void *block;
+    batch.steps = length;
+    for (int i = 0; i < ASHLAR_WALK_COUNT; i++) {
+        ashlar_model_need need;
+        const bool is_possible =
+            walks[i] == ASHLAR_WALK_PREDICT
+                ? batch.outputs != NULL
+                : batch.loss != NULL && (walks[i] == ASHLAR_WALK_TEST || trains);
+        if (is_possible) {
+            ASHLAR_TRY(ashlar_model_get_need(m, walks[i], &batch, &need));
+            bytes = need.plan_bytes > bytes ? need.plan_bytes : bytes;
+        }
+    }
+    ASHLAR_FAIL_IF(bytes == 0, ASHLAR_EINVAL,
+                   "ashlar_model_warmup: the batch has neither a loss nor an output");
+    ASHLAR_TRY(
+        ashlar_alloc_tagged(m->allocator, bytes, ASHLAR_TAG_ACTIVATIONS, m->warmup.stream, &block));
+    return ashlar_free(m->allocator, block);
+}
+
+ashlar_status ashlar_model_warmup(ashlar_model *m, const ashlar_model_batch *largest,
+                                  ashlar_stream stream, ashlar_warmup_report *report) {
+    ashlar_warmup_options options = {.stream = stream, .dry_run = dry_run, .user = m};
+    m->largest = ASHLAR_OR_ZERO(ashlar_model_batch, largest);
+    m->warmup = (ashlar_warmup_options){.stream = stream};
+    options.max_length = m->largest.steps > 0 ? m->largest.steps : 1; /* 0: no axis of time */
+    options.key = ashlar__random_mix((uintptr_t)m) & ~(uint64_t)UINT32_MAX;
+    ASHLAR_TRY(ashlar_allocator_warmup(m->allocator, &options, report));
+    m->warmup = options;
+    return ASHLAR_OK;
+}
+
+static ashlar_status begin(const ashlar_model *m, const ashlar_model_batch *b,
+                           ashlar_stream stream) {
+    return m->warmup.max_length == 0
+               ? ASHLAR_OK
+               : ashlar_step_begin(m->allocator, stream, ashlar_warmup_key(&m->warmup, b->steps));
+}
+
+static ashlar_status end(const ashlar_model *m, ashlar_status status) {
+    const ashlar_status ended =
+        m->warmup.max_length == 0 ? ASHLAR_OK : ashlar_step_end(m->allocator);
+    return status == ASHLAR_OK ? ended : status;
+}
+
+ashlar_status ashlar_model_run(ashlar_model *m, ashlar_walk walk, const ashlar_model_batch *given,
+                               ashlar_stream stream) {
+    const ashlar_model_batch batch = ASHLAR_OR_ZERO(ashlar_model_batch, given);
+    ASHLAR_TRY(begin(m, &batch, stream));
+    return end(m, ashlar__model_walk(m, walk, &batch, stream));
+}
+
+static ashlar_status train(ashlar_model *m, ashlar_optimizer *optimizer,
+                           const ashlar_model_batch *b, double learning_rate,
+                           ashlar_stream stream) {
+    const ashlar_operand operands[] = {{"loss", b->loss, sizeof *b->loss, true}, {0}};
+    ASHLAR_TRY(ashlar__check_operands(m->device, "ashlar_model_step", operands));
+    ASHLAR_TRY(ashlar_fill(m->device, b->loss, 0, sizeof *b->loss, stream));
+    ASHLAR_TRY(ashlar_arena_zero(m->arena, ASHLAR_REGION_GRADIENTS, stream));
+    ASHLAR_TRY(ashlar__model_walk(m, ASHLAR_WALK_TRAIN, b, stream));
+    return ashlar_optimizer_step(optimizer, learning_rate, 1, stream);
+}
+
+ashlar_status ashlar_model_step(ashlar_model *m, ashlar_optimizer *optimizer,
+                                const ashlar_model_batch *given, double learning_rate,
+                                ashlar_stream stream) {
+    const ashlar_model_batch batch = ASHLAR_OR_ZERO(ashlar_model_batch, given);
+    ASHLAR_FAIL_IF(!m->is_committed, ASHLAR_EINVAL, "model: not committed");
+    ASHLAR_TRY(begin(m, &batch, stream));
+    return end(m, train(m, optimizer, &batch, learning_rate, stream));
+}
