@@ -172,10 +172,6 @@ ashlar_status ashlar_rnn_backward_weights(const ashlar_rnn *rnn, const ashlar_rn
     return run_pass(rnn, ASHLAR_RNN_BACKWARD_WEIGHTS, batch, buffers, stream);
 }
 
-bool ashlar__rnn_varies(const ashlar_rnn *rnn) {
-    return rnn->backend->queue_varying != NULL;
-}
-
 ashlar_status ashlar__rnn_queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                         const ashlar_rnn_batch *batch,
                                         const ashlar_rnn_buffers *buffers,

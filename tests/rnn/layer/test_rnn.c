@@ -208,7 +208,7 @@ CASE(lengths_and_seed_may_be_read_when_the_passes_run) {
     int32_t *lengths = (int32_t *)(void *)take(sizeof LENGTHS, streams[1]);
     uint64_t *seed = (uint64_t *)(void *)take(sizeof *seed, streams[1]);
     run_directly(&direct, true);
-    CHECK(ashlar__rnn_varies(rnn));
+    CHECK(rnn->backend->queue_varying != NULL);
     queue_varying(&queued, &(ashlar_rnn_varying){lengths, seed});
     memcpy(lengths, LENGTHS, sizeof LENGTHS); /* nothing has run yet */
     *seed = 4;
@@ -232,7 +232,7 @@ CASE_WITH(a_back_end_without_it_runs_all_sequences_to_the_end,
     open_tensors(&direct, true);
     open_tensors(&queued, true);
     run_directly_on(&direct, true, full);
-    CHECK(!ashlar__rnn_varies(rnn));
+    CHECK(rnn->backend->queue_varying == NULL);
     queue_varying(&queued, &(ashlar_rnn_varying){NULL, NULL});
     wait_for(streams[1]);
     check_same(&direct, &queued);
