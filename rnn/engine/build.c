@@ -173,6 +173,9 @@ static ashlar_tensor *add_tensor(ashlar_model *m, const char *name, ashlar_axis 
                               .width = width};
     *m->last_tensor = tensor;
     m->last_tensor = &tensor->next;
+    for (ashlar_axis a = axis; a != ASHLAR_AXIS_NONE; a = m->within[a]) {
+        m->used_axes |= (size_t)1 << a;
+    }
     return tensor;
 }
 

@@ -181,6 +181,7 @@ struct ashlar_model {
     size_t site_count, layer_count; /* of the root: dropouts, recurrent layers, also in bodies */
     ashlar_tensor *inputs[ASHLAR_MODEL_OPERANDS], *outputs[ASHLAR_MODEL_OPERANDS];
     ashlar_axis axis_count, within[ASHLAR_AXIS_MAX];
+    size_t used_axes; /* bit i: a tensor lies on axis i or within it: batches have a length there */
     ashlar_model_weight *weights;
     size_t weight_count, weight_capacity;
     size_t declared_count; /* of the weights: in the arena */
@@ -259,24 +260,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__walk_plan_get(const ashlar_model *model,
                                                       const ashlar_walk_shape *shape,
                                                       const ashlar_walk_plan **out);
 
-/* The bytes of all buffers of a plan, whose shape is set. Errors: as above. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__walk_size_buffers(const ashlar_model *model,
-                                                          const ashlar_walk_table *table,
-                                                          ashlar_walk_plan *plan);
-
-/* A plan without its places. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__walk_plan_new(const ashlar_model *model,
-                                                      const ashlar_walk_table *table,
-                                                      const ashlar_walk_shape *shape,
-                                                      ashlar_walk_plan **out);
-
 /* How long an axis is in a batch of this shape; lengths are left NULL. */
 ashlar_extent ashlar__walk_extent(const ashlar_model *model, const ashlar_walk_shape *shape,
                                   ashlar_axis axis);
-
-/* A call's operands without their memory: shapes alone. */
-void ashlar__walk_call_shape(const ashlar_model *model, const ashlar_node *node,
-                             const ashlar_walk_shape *shape, ashlar_operation_call *call);
 
 /* Bytes of a tensor; SIZE_MAX: more than can be addressed. */
 size_t ashlar__walk_tensor_bytes(const ashlar_model *model, const ashlar_tensor *tensor,

@@ -468,9 +468,9 @@ ashlar_rnn_result ashlar_model_rnn(ashlar_model *m, const char *name, ashlar_ten
         (given.c != NULL) != (given.h != NULL && c.cell == ASHLAR_RNN_LSTM)) {
         ASHLAR_MODEL_FAIL(
             m, ASHLAR_EINVAL,
-            "model: %s reads %s of width %zu on axis %u; its config's input is %zu, an "
-            "axis of time is needed, and c with h for an LSTM alone",
-            name, x->name, x->width, x->axis, c.input);
+            "model: %s reads %s of width %zu; its config's input is %zu, and it has c with h for "
+            "an LSTM alone",
+            name, x->name, x->width, c.input);
         return (ashlar_rnn_result){0};
     }
     const ashlar_status status = create_layer(m, &c, &l);

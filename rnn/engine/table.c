@@ -426,8 +426,9 @@ size_t ashlar__walk_tensor_bytes(const ashlar_model *m, const ashlar_tensor *ten
                : ashlar__operand_bytes(positions, tensor->width, ashlar_dtype_bytes(m->dtype));
 }
 
-void ashlar__walk_call_shape(const ashlar_model *m, const ashlar_node *node,
-                             const ashlar_walk_shape *shape, ashlar_operation_call *call) {
+/* A call's operands without their memory: shapes alone. */
+static void set_call_shape(const ashlar_model *m, const ashlar_node *node,
+                           const ashlar_walk_shape *shape, ashlar_operation_call *call) {
     for (size_t i = 0; i < node->input_count; i++) {
         const ashlar_tensor *tensor = node->inputs[i];
         call->inputs[i].extent = ashlar__walk_extent(m, shape, tensor->axis);
@@ -460,7 +461,7 @@ static ashlar_status add_sizes(const ashlar_model *m, const ashlar_walk_table *t
         if (!w->is_needed || node->operation.sizes == NULL) {
             continue;
         }
-        ashlar__walk_call_shape(m, node, shape, &call);
+        set_call_shape(m, node, shape, &call);
         for (size_t i = 0; i < node->input_count; i++) {
             call.inputs[i].gradient = w->uses[i] != ASHLAR_GRADIENT_NONE ? wanted_mark : NULL;
         }
@@ -489,8 +490,8 @@ static ashlar_walk_shape longest_chunk(const ashlar_walk_shape *shape) {
 }
 
 /* Bytes of every buffer. What a chunk of fewer steps needs may be more, with cuDNN. */
-ashlar_status ashlar__walk_size_buffers(const ashlar_model *m, const ashlar_walk_table *t,
-                                        ashlar_walk_plan *plan) {
+static ashlar_status size_buffers(const ashlar_model *m, const ashlar_walk_table *t,
+                                  ashlar_walk_plan *plan) {
     const ashlar_walk_shape *shape = &plan->shape;
     ashlar_walk_shape part = longest_chunk(shape);
     const size_t steps = shape->steps[ASHLAR_AXIS_TIME], longest = part.steps[ASHLAR_AXIS_TIME];
@@ -590,7 +591,7 @@ static ashlar_status make_plan(const ashlar_model *m, const ashlar_walk_table *t
                                ashlar_walk_plan *plan) {
     char *memory;
     const size_t count = t->buffer_count;
-    ASHLAR_TRY(ashlar__walk_size_buffers(m, t, plan));
+    ASHLAR_TRY(size_buffers(m, t, plan));
     ASHLAR_HOST_NEW(memory, count * (sizeof(ashlar_pack_buffer) + 2 * sizeof(size_t)),
                     "no host memory to plan a walk");
     packing p = {.buffers = (ashlar_pack_buffer *)(void *)memory};
@@ -609,8 +610,9 @@ static size_t bucket_of(const ashlar_walk_shape *shape) {
     return ashlar__random_mix(hash + shape->chunk) % ASHLAR_PLAN_BUCKETS;
 }
 
-ashlar_status ashlar__walk_plan_new(const ashlar_model *m, const ashlar_walk_table *t,
-                                    const ashlar_walk_shape *shape, ashlar_walk_plan **out) {
+/* A plan without its places. */
+static ashlar_status new_plan(const ashlar_model *m, const ashlar_walk_table *t,
+                              const ashlar_walk_shape *shape, ashlar_walk_plan **out) {
     const size_t bytes = sizeof **out + t->buffer_count * sizeof(*out)->places[0];
     ashlar_walk_plan *plan =
         ashlar__host_calloc(1, bytes + m->node_count * sizeof *plan->carried_at);
@@ -641,7 +643,7 @@ ashlar_status ashlar__walk_plan_get(const ashlar_model *m, ashlar_walk_table *t,
         plan = plan->next;
     }
     if (plan == NULL) {
-        ASHLAR_TRY(ashlar__walk_plan_new(m, t, shape, &plan));
+        ASHLAR_TRY(new_plan(m, t, shape, &plan));
         const ashlar_status status = make_plan(m, t, plan);
         if (status != ASHLAR_OK) {
             ashlar__host_free(plan);

@@ -36,18 +36,6 @@ static size_t steps_of(const ashlar_model_batch *b, ashlar_axis axis) {
     return axis == ASHLAR_AXIS_TIME ? b->steps : b->axes[axis].steps;
 }
 
-/* Which axes a model's inputs lie on: only these have a length in a batch. */
-static bool is_used(const ashlar_model *m, ashlar_axis axis) {
-    for (const ashlar_tensor *tensor = m->tensors; tensor != NULL; tensor = tensor->next) {
-        for (ashlar_axis a = tensor->axis; a != ASHLAR_AXIS_NONE; a = m->within[a]) {
-            if (a == axis) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 /* The time steps of a chunk: as many as the caller and all operations allow. Those that they alone
  * make necessary are about equal. */
 static size_t chunk_of(const ashlar_model *m, const ashlar_model_batch *b) {
@@ -65,7 +53,7 @@ static ashlar_status shape_of(const ashlar_model *m, ashlar_walk walk, const ash
     const bool chunks = shape->chunk > 0;
     ASHLAR_FAIL_IF(b->batch == 0, ASHLAR_EINVAL, "model: a batch of 0 sequences");
     for (ashlar_axis axis = ASHLAR_AXIS_TIME; axis < m->axis_count; axis++) {
-        if (!is_used(m, axis)) {
+        if ((m->used_axes >> axis & 1) == 0) {
             continue;
         }
         ASHLAR_FAIL_IF(steps_of(b, axis) == 0 || steps_of(b, axis) > INT32_MAX, ASHLAR_EINVAL,
