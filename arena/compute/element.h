@@ -35,6 +35,14 @@
 #define ASHLAR_SET baseline
 #endif
 
+/* Before a loop that CUDA's compiler shall not unroll: its body is large, and the loads of one pass
+ * are enough to keep memory busy, or it is the rest of a loop over vectors. */
+#ifdef __CUDACC__
+#define ASHLAR_ROLLED _Pragma("unroll 1")
+#else
+#define ASHLAR_ROLLED
+#endif
+
 #define ASHLAR_JOIN(a, b) ASHLAR_JOIN_EXPANDED(a, b)
 #define ASHLAR_JOIN_EXPANDED(a, b) a##b
 #define ASHLAR_OF_TYPE(word) ASHLAR_JOIN(word, ASHLAR_TYPE)

@@ -35,6 +35,7 @@ static __device__ void ASHLAR_NAME(widen)(const ASHLAR_STORED *gradients, unsign
         }
         done = lines * ASHLAR_NAME(line_count);
     }
+    ASHLAR_ROLLED
     for (unsigned i = done + threadIdx.x; i < count; i += ASHLAR_CHUNK_THREADS) {
         values[i] = ASHLAR_WIDEN(gradients[i]);
     }
@@ -93,8 +94,7 @@ static __device__ __forceinline__ bool ASHLAR_NAME(has_units)(const ASHLAR_NAME(
            ashlar__is_aligned(a->master, 16);
 }
 
-/* What a thread works on: one unit (a vector of elements) of each array, or a single element, held
- * as element 0 of a unit. */
+/* What a thread works on: one unit (a vector of elements) of each array. */
 typedef struct ASHLAR_NAME(hand) {
     ASHLAR_NAME(stored) gradient, parameter;
     ASHLAR_NAME(reals) value, moment1, moment2;
@@ -142,51 +142,64 @@ ASHLAR_NAME(give_unit)(const ASHLAR_NAME(arrays) *a, unsigned i, ASHLAR_NAME(han
     }
 }
 
-static __device__ __forceinline__ void
-ASHLAR_NAME(take_one)(const ASHLAR_NAME(arrays) *a, unsigned i, ASHLAR_NAME(hand) *h) {
-    h->gradient.at[0] = a->gradients[i];
-    h->moment1.at[0] = a->moment1 != NULL ? a->moment1[i] : 0;
-    h->moment2.at[0] = a->moment2 != NULL ? a->moment2[i] : 0;
-    h->value.at[0] =
-        ASHLAR_HAS_MASTER && !a->is_first ? a->master[i] : ASHLAR_WIDEN(a->parameters[i]);
-}
-
-static __device__ __forceinline__ void
-ASHLAR_NAME(give_one)(const ASHLAR_NAME(arrays) *a, unsigned i, const ASHLAR_NAME(hand) *h) {
-    a->parameters[i] = ASHLAR_NARROW(h->value.at[0]);
-    if (ASHLAR_HAS_MASTER) {
-        a->master[i] = h->value.at[0];
-    }
-    if (a->moment1 != NULL) {
-        a->moment1[i] = h->moment1.at[0];
-    }
-    if (a->moment2 != NULL) {
-        a->moment2[i] = h->moment2.at[0];
+/* The same for up to `count` elements from `first` on, one by one: not aligned, or less than a unit.
+ */
+static __device__ __forceinline__ void ASHLAR_NAME(take_some)(const ASHLAR_NAME(arrays) *a,
+                                                              unsigned first, unsigned count,
+                                                              ASHLAR_NAME(hand) *h) {
+    for (unsigned k = 0; k < ASHLAR_NAME(unit_count); k++) {
+        const bool has = k < count;
+        const unsigned i = first + k;
+        h->gradient.at[k] = has ? a->gradients[i] : 0;
+        h->moment1.at[k] = has && a->moment1 != NULL ? a->moment1[i] : 0;
+        h->moment2.at[k] = has && a->moment2 != NULL ? a->moment2[i] : 0;
+        h->value.at[k] = !has                                ? 0
+                         : ASHLAR_HAS_MASTER && !a->is_first ? a->master[i]
+                                                             : ASHLAR_WIDEN(a->parameters[i]);
     }
 }
 
-#define ASHLAR_LOOP(name, function, has1, has2)                                             \
-    static __device__ __forceinline__ void ASHLAR_NAME(function)(                           \
-        const ashlar_optimizer_piece *p) {                                                  \
-        const ASHLAR_REAL_NAME(ashlar_factors) f =                                          \
-            ASHLAR_REAL_NAME(ashlar_factors_of)(&p->factors);                               \
-        const ASHLAR_NAME(arrays) a = ASHLAR_NAME(find)(p, has1, has2);                     \
-        const unsigned units = ASHLAR_NAME(has_units)(&a) ? p->count / UNIT : 0;            \
-        for (unsigned i = threadIdx.x; i < units; i += ASHLAR_CHUNK_THREADS) {              \
-            ASHLAR_NAME(hand) h;                                                            \
-            ASHLAR_NAME(take_unit)(&a, i, &h);                                              \
-            for (unsigned k = 0; k < UNIT; k++) {                                           \
-                ASHLAR_UPDATE(function, &f, &h, k);                                         \
-            }                                                                               \
-            ASHLAR_NAME(give_unit)(&a, i, &h);                                              \
-        }                                                                                   \
-        for (unsigned i = units * UNIT + threadIdx.x; i < p->count;                         \
-             i += ASHLAR_CHUNK_THREADS) {                                                   \
-            ASHLAR_NAME(hand) h;                                                            \
-            ASHLAR_NAME(take_one)(&a, i, &h);                                               \
-            ASHLAR_UPDATE(function, &f, &h, 0);                                             \
-            ASHLAR_NAME(give_one)(&a, i, &h);                                               \
-        }                                                                                   \
+static __device__ __forceinline__ void ASHLAR_NAME(give_some)(const ASHLAR_NAME(arrays) *a,
+                                                              unsigned first, unsigned count,
+                                                              const ASHLAR_NAME(hand) *h) {
+    for (unsigned k = 0; k < ASHLAR_NAME(unit_count) && k < count; k++) {
+        const unsigned i = first + k;
+        a->parameters[i] = ASHLAR_NARROW(h->value.at[k]);
+        if (ASHLAR_HAS_MASTER) {
+            a->master[i] = h->value.at[k];
+        }
+        if (a->moment1 != NULL) {
+            a->moment1[i] = h->moment1.at[k];
+        }
+        if (a->moment2 != NULL) {
+            a->moment2[i] = h->moment2.at[k];
+        }
+    }
+}
+
+#define ASHLAR_LOOP(name, function, has1, has2)                                          \
+    static __device__ __forceinline__ void ASHLAR_NAME(function)(                        \
+        const ashlar_optimizer_piece *p) {                                               \
+        const ASHLAR_REAL_NAME(ashlar_factors) f =                                       \
+            ASHLAR_REAL_NAME(ashlar_factors_of)(&p->factors);                            \
+        const ASHLAR_NAME(arrays) a = ASHLAR_NAME(find)(p, has1, has2);                  \
+        const unsigned whole = ASHLAR_NAME(has_units)(&a) ? p->count / UNIT : 0;         \
+        for (unsigned i = threadIdx.x; i * UNIT < p->count; i += ASHLAR_CHUNK_THREADS) { \
+            ASHLAR_NAME(hand) h;                                                         \
+            if (i < whole) {                                                             \
+                ASHLAR_NAME(take_unit)(&a, i, &h);                                       \
+            } else {                                                                     \
+                ASHLAR_NAME(take_some)(&a, i * UNIT, p->count - i * UNIT, &h);           \
+            }                                                                            \
+            for (unsigned k = 0; k < UNIT; k++) {                                        \
+                ASHLAR_UPDATE(function, &f, &h, k);                                      \
+            }                                                                            \
+            if (i < whole) {                                                             \
+                ASHLAR_NAME(give_unit)(&a, i, &h);                                       \
+            } else {                                                                     \
+                ASHLAR_NAME(give_some)(&a, i * UNIT, p->count - i * UNIT, &h);           \
+            }                                                                            \
+        }                                                                                \
     }
 #define UNIT ASHLAR_NAME(unit_count)
 ASHLAR_ALGORITHM_MAP(ASHLAR_LOOP)

@@ -255,6 +255,7 @@ static __device__ bool ASHLAR_NAME(leave_out)(const ashlar_cross_entropy_args *a
         ASHLAR_NAME(weight_in)(args->position_weights, at) != 0) {
         return false;
     }
+    ASHLAR_ROLLED
     for (size_t j = threadIdx.x; args->dlogits != NULL && j < width; j += THREADS) {
         ((ASHLAR_STORED *)args->dlogits)[at * width + j] = 0; /* all bits 0: a zero in every type */
     }
@@ -315,6 +316,7 @@ static __device__ void ASHLAR_NAME(cross_entropy)(const ashlar_cross_entropy_arg
                     ASHLAR_NARROW(ASHLAR_EXP(ASHLAR_WIDEN(held[k]) - top) * factor);
             }
         }
+        ASHLAR_ROLLED
         for (; BATCH > 1 && j < width; j += THREADS) {
             drow[j] = ASHLAR_NARROW(ASHLAR_EXP(ASHLAR_WIDEN(row[j]) - top) * factor);
         }
@@ -375,6 +377,7 @@ static __device__ void ASHLAR_NAME(cross_entropy_smooth)(const ashlar_cross_entr
 static __device__ void ASHLAR_NAME(loss_count)(const ashlar_loss_count_args *args) {
     cursor p = cursor_at(threadIdx.x, args->batch, THREADS);
     double valid = 0;
+    ASHLAR_ROLLED
     for (size_t i = threadIdx.x; i < args->steps * args->batch; i += THREADS) {
         const int32_t target = args->targets == NULL ? 0 : args->targets[i];
         if (is_before_end(&p, args->lengths) && target >= 0) {
@@ -681,6 +684,7 @@ static __device__ void ASHLAR_NAME(pool_back)(const ashlar_pool_args *args) {
         args->kind == ASHLAR_POOL_MAX ? ASHLAR_WIDEN(((const ASHLAR_STORED *)args->y)[at]) : 0;
     const ASHLAR_REAL share = length > 0 ? dy / (ASHLAR_REAL)length : 0;
     bool is_given = false;
+    ASHLAR_ROLLED
     for (size_t t = 0; t < args->steps; t++) {
         ASHLAR_REAL slope = 0;
         if (t < length && args->kind == ASHLAR_POOL_MEAN) {

@@ -110,29 +110,20 @@ typedef struct ahead {
     bool is_once; /* as in right_panels */
 } ahead;
 
-/* c [rows, PANEL] = or += a block of rows times a panel. Callers pass constants for `rows`, for
- * is_column (the elements of a column of a are neighbours) and for is_once (next_panel's). */
-static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, const bool is_column,
-                                               const bool is_once, size_t depth, left_rows a,
-                                               const real *panel, ahead next_panel, bool adds,
-                                               real *c, size_t ldc) {
+/* sum[] += the products of a block of rows with a panel. Callers pass constants for `rows` and for
+ * is_once (next_panel's). */
+static ASHLAR_ALWAYS_INLINE void multiply_depth(const size_t rows, const bool is_once, size_t depth,
+                                                left_rows a, const real *panel, ahead next_panel,
+                                                vector sum[][2]) {
     enum { TRIPLES = (BLOCK_ROWS + 2) / 3 };
-    vector sum[BLOCK_ROWS][2];
-    const size_t stride = is_column ? 1 : a.row;
     const real *at[TRIPLES];
     ASHLAR_UNROLL
     for (size_t i = 0; i < TRIPLES; i++) {
-        at[i] = a.at + 3 * i * stride;
-    }
-    ASHLAR_UNROLL
-    for (size_t i = 0; i < rows; i++) {
-        sum[i][0] = sum[i][1] = (vector){0};
-        ASHLAR_PREFETCH(c + i * ldc);
-        ASHLAR_PREFETCH(c + i * ldc + PANEL - 1); /* the row's end may be in the next line */
+        at[i] = a.at + 3 * i * a.row;
     }
     ASHLAR_UNROLL_4
     for (size_t p = 0; p < depth; p++) {
-        multiply_column(rows, at, stride, panel, sum);
+        multiply_column(rows, at, a.row, panel, sum);
         ASHLAR_UNROLL
         for (size_t i = 0; i < TRIPLES; i++) {
             at[i] += a.column;
@@ -144,6 +135,24 @@ static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, const bool is_
             ASHLAR_PREFETCH_FAR(next_panel.at);
         }
         next_panel.at += next_panel.step;
+    }
+}
+
+/* c [rows, PANEL] = or += a block of rows times a panel. Callers pass a constant for `rows`. */
+static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, size_t depth, left_rows a,
+                                               const real *panel, ahead next_panel, bool adds,
+                                               real *c, size_t ldc) {
+    vector sum[BLOCK_ROWS][2];
+    ASHLAR_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        sum[i][0] = sum[i][1] = (vector){0};
+        ASHLAR_PREFETCH(c + i * ldc);
+        ASHLAR_PREFETCH(c + i * ldc + PANEL - 1); /* the row's end may be in the next line */
+    }
+    if (next_panel.is_once) {
+        multiply_depth(rows, true, depth, a, panel, next_panel, sum);
+    } else {
+        multiply_depth(rows, false, depth, a, panel, next_panel, sum);
     }
     ASHLAR_UNROLL
     for (size_t i = 0; i < rows; i++) {
@@ -197,19 +206,11 @@ static size_t multiply_one_row(size_t columns, size_t depth, left_rows a, right_
 static void multiply_block(size_t rows, size_t depth, left_rows a, const real *panel, ahead next,
                            bool adds, real *c, size_t ldc) {
     _Static_assert(BLOCK_ROWS <= 12, "every count of rows has its case");
-#define MULTIPLY(count, is_column, is_once)                                                   \
-    multiply_rows(count <= BLOCK_ROWS ? count : 1, is_column, is_once, depth, a, panel, next, \
-                  adds, c, ldc)
-#define CASE(count)                        \
-    case count:                            \
-        if (count > BLOCK_ROWS) {          \
-        } else if (a.row == 1) {           \
-            MULTIPLY(count, true, false);  \
-        } else if (next.is_once) {         \
-            MULTIPLY(count, false, true);  \
-        } else {                           \
-            MULTIPLY(count, false, false); \
-        }                                  \
+#define CASE(count)                                                    \
+    case count:                                                        \
+        if (count <= BLOCK_ROWS) {                                     \
+            multiply_rows(count, depth, a, panel, next, adds, c, ldc); \
+        }                                                              \
         break
     switch (rows) {
         CASE(1);
