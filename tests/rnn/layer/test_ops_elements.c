@@ -10,14 +10,15 @@ static double wide[OPERAND_COUNT][COUNT_MAX], before[COUNT_MAX];
 static float narrow[OPERAND_COUNT][COUNT_MAX];
 static int32_t targets[ROWS];
 static double loss, losses[ROWS];
-static const size_t WIDTHS[] = {1, 37, WIDTH_MAX};
+static const size_t WIDTHS[] = {1, 5, 37, WIDTH_MAX};
+enum { WIDTH_COUNT = sizeof WIDTHS / sizeof *WIDTHS };
 
 static operands near_operands(bool is_f64, size_t width) {
     operands o = {.width = width,
                   .lengths = LENGTHS,
                   .targets = targets,
                   .seed_at = &SEED_MORE,
-                  .weight_at = &WEIGHT,
+                  .weight_at = WEIGHTS,
                   .scale = &SCALE,
                   .loss = &loss,
                   .losses = losses};
@@ -50,6 +51,7 @@ static void run(const op_case *c, operands *o, int v, bool is_f64, double *out) 
         here = near_operands(false, o->width);
         here.adds = o->adds;
         here.is_in_place = o->is_in_place;
+        here.is_loss_only = o->is_loss_only;
         for (size_t k = 0; k < OPERAND_COUNT * COUNT_MAX; k++) {
             narrow[k / COUNT_MAX][k % COUNT_MAX] = (float)wide[k / COUNT_MAX][k % COUNT_MAX];
         }
@@ -78,7 +80,7 @@ static void check_result(case_number number, operands *o, int v) {
 
 /* Written over what cannot be read, added to, and in the place of an input. */
 CASE(results_are_those_of_plain_formulas) {
-    for (size_t w = 0; w < 3; w++) {
+    for (size_t w = 0; w < WIDTH_COUNT; w++) {
         for (int number = 0; number < CASE_cross_entropy; number++) {
             const op_case *const c = &op_cases[number];
             for (int mode = 0; mode < 3; mode++) {
@@ -174,28 +176,31 @@ CASE(gradients_are_those_of_differences) {
 
 /* ---- losses ---- */
 
-static void check_loss(case_number number, operands *o, int v) {
-    static double out[COUNT_MAX];
+/* With their gradients in `out`, or alone. */
+static void check_losses(case_number number, operands *o, int v, bool is_f64, double *out) {
     const bool is_entropy = number == CASE_cross_entropy;
     double sum = 0;
-    for (int type = 1; type >= 0; type--) {
-        run(&op_cases[number], o, v, type == 0, out);
-        sum = 0;
-        for (size_t row = 0; row < ROWS; row++) {
-            const double want = is_entropy ? plain_entropy(o, v, row) : plain_elements(o, v, row);
-            CHECK_NEAR(losses[row], isnan(want) ? 0 : want, type == 0 ? 1e-12 : 1e-5, 1e-6);
-            sum += isnan(want) ? 0 : want;
-        }
-        const double weight = plain_weight(o, is_entropy, v);
-        CHECK_NEAR(loss, 1 + sum * weight, type == 0 ? 1e-12 : 1e-5, 0);
-        static double of_f32[COUNT_MAX];
-        for (size_t i = 0; i < ROWS * o->width; i++) {
-            of_f32[i] = type == 1 ? out[i] : of_f32[i];
-            CHECK_NEAR(of_f32[i], out[i], 1e-6, 1e-5);
-        }
+    run(&op_cases[number], o, v, is_f64, out);
+    for (size_t row = 0; row < ROWS; row++) {
+        const double plain = is_entropy ? plain_entropy(o, v, row) : plain_elements(o, v, row);
+        const double want = isnan(plain) ? 0 : plain;
+        CHECK_NEAR(losses[row], want, is_f64 ? 1e-12 : 1e-5, 1e-6);
+        sum += want;
     }
+    CHECK_NEAR(loss, 1 + sum * plain_weight(o, is_entropy, v), is_f64 ? 1e-12 : 1e-5, 0);
+}
+
+static void check_loss(case_number number, operands *o, int v) {
+    static double of_f32[COUNT_MAX], out[COUNT_MAX];
+    o->is_loss_only = true;
+    check_losses(number, o, v, false, out);
+    check_losses(number, o, v, true, out);
+    o->is_loss_only = false;
+    check_losses(number, o, v, false, of_f32);
+    check_losses(number, o, v, true, out);
     for (size_t i = 0; i < ROWS * o->width; i++) {
-        if (plain_position(o, is_entropy, v, i / o->width) == 0) {
+        CHECK_NEAR(of_f32[i], out[i], 1e-6, 1e-5);
+        if (plain_position(o, number == CASE_cross_entropy, v, i / o->width) == 0) {
             CHECK(out[i] == 0);
         } else {
             CHECK_NEAR(out[i], SCALE * slope_of(number, o, v, i), 1e-7, 0);
@@ -203,14 +208,42 @@ static void check_loss(case_number number, operands *o, int v) {
     }
 }
 
+/* Of rows that are shorter than the lanes, too. */
 CASE(losses_are_pytorchs_with_weights_masks_and_smoothing) {
     const case_number numbers[] = {CASE_cross_entropy, CASE_squared_error};
-    for (size_t n = 0; n < 2; n++) {
-        for (int v = 0; v < op_cases[numbers[n]].variants; v++) {
-            operands o = drawn_operands(19);
-            check_loss(numbers[n], &o, v);
+    static const size_t widths[] = {1, 5, 19};
+    for (size_t n = 0; n < 6; n++) {
+        const case_number number = numbers[n % 2];
+        for (int v = 0; v < op_cases[number].variants; v++) {
+            operands o = drawn_operands(widths[n / 2]);
+            check_loss(number, &o, v);
             o.is_in_place = true;
-            check_loss(numbers[n], &o, v);
+            check_loss(number, &o, v);
+        }
+    }
+}
+
+/* The largest logit of a row comes from the row itself, be it far above 0 or far below. */
+CASE(huge_logits_stay_finite) {
+    static const double highs[] = {1000, -1000};
+    for (int i = 0; i < 4; i++) {
+        static double out[COUNT_MAX];
+        operands o = drawn_operands(i < 2 ? 5 : 19);
+        size_t counted = 0;
+        for (size_t row = 0; row < ROWS; row++) { /* tops among the lanes, and after them */
+            const size_t top = row % 2 == 0 ? 3 : o.width - 1;
+            for (size_t j = 0; j < o.width && is_inside(row); j++) {
+                wide[PADDED][row * o.width + j] = highs[i % 2] - (j == top ? 0 : 2000);
+            }
+            counted += is_inside(row) && targets[row] >= 0;
+            targets[row] = row == 0 ? 2 : targets[row] < 0 ? -1 : (int32_t)top;
+        }
+        for (int type = 0; type < 2; type++) {
+            const double near = type == 0 ? 1e-12 : 1e-7;
+            run(&op_cases[CASE_cross_entropy], &o, 0, type == 0, out);
+            CHECK_NEAR(loss, 1 + 2000 / (double)counted, 0, near);
+            CHECK_NEAR(out[3], SCALE / (double)counted, near, near);
+            CHECK_NEAR(out[2], -SCALE / (double)counted, near, near);
         }
     }
 }
