@@ -4,8 +4,6 @@
  */
 #include "tests/rnn/layer/ops_elements_fixture.h"
 
-#include "arena/compute/workers.h"
-
 static double wide[OPERAND_COUNT][COUNT_MAX], before[COUNT_MAX];
 static float narrow[OPERAND_COUNT][COUNT_MAX];
 static int32_t targets[ROWS];
@@ -248,7 +246,7 @@ CASE(huge_logits_stay_finite) {
     }
 }
 
-/* ---- parts of a batch, threads, lengths ---- */
+/* ---- parts of a batch, lengths ---- */
 
 CASE(a_part_of_a_batch_drops_what_the_whole_would) {
     enum { WIDTH = 37, PART = BATCH / 2 };
@@ -294,72 +292,6 @@ CASE(lengths_are_clipped_to_a_piece_of_time) {
     args.whole = 5;
     ashlar__clip_lengths_f64(&args);
     CHECK(lengths[0] == 2 && lengths[3] == 2);
-}
-
-/* Enough elements for several threads, in an odd number of rows. */
-CASE(results_have_the_same_bits_on_any_number_of_threads) {
-    enum { LONG = 61, MANY = 23, WIDE = 67, ALL = LONG * MANY * WIDE };
-    static float a[ALL], b[ALL], one[ALL], many[ALL];
-    for (size_t i = 0; i < ALL; i++) {
-        a[i] = (float)random_real();
-        b[i] = (float)random_real();
-    }
-    static const size_t threads[] = {1, 2, 3, 7};
-    for (int op = 0; op < 8; op++) {
-        for (size_t i = 0; i < 4; i++) {
-            float *const out = i == 0 ? one : many;
-            memset(out, 0, sizeof one);
-            ashlar__workers_set_count(threads[i]);
-            switch (op) {
-            case 0:
-                ashlar__map_f32(
-                    &(ashlar_map_args){.kind = ASHLAR_MAP_TANH, .count = ALL, .a = a, .out = out});
-                break;
-            case 1:
-                ashlar__row_products_f32(&(ashlar_row_products_args){
-                    .rows = LONG * MANY, .width = WIDE, .a = a, .b = b, .out = out});
-                break;
-            case 2:
-                ashlar__softmax_f32(
-                    &(ashlar_softmax_args){.rows = LONG * MANY, .width = WIDE, .x = a, .y = out});
-                break;
-            case 3:
-                ashlar__drop_f32(&(ashlar_drop_args){
-                    .steps = LONG, .batch = MANY, .width = WIDE, .rate = RATE, .a = a, .out = out});
-                break;
-            case 4:
-            case 5: {
-                const ashlar_pool_args pool = {.kind = ASHLAR_POOL_MEAN,
-                                               .steps = LONG,
-                                               .batch = MANY,
-                                               .width = WIDE,
-                                               .x = a,
-                                               .y = out,
-                                               .dy = b,
-                                               .dx = out};
-                (op == 4 ? ashlar__pool_f32 : ashlar__pool_back_f32)(&pool);
-                break;
-            }
-            case 6:
-                ashlar__squared_error_f32(
-                    &(ashlar_squared_error_args){.steps = LONG,
-                                                 .batch = MANY,
-                                                 .width = WIDE,
-                                                 .outputs = a,
-                                                 .targets = b,
-                                                 .doutputs = out,
-                                                 .loss = &loss,
-                                                 .kind = ASHLAR_ELEMENT_BINARY});
-                break;
-            default:
-                ashlar__swap_f32(&(ashlar_swap_args){
-                    .outer = LONG, .inner = MANY, .width = WIDE, .from = a, .to = out});
-                break;
-            }
-            CHECK(out[0] != 0 && (i == 0 || memcmp(one, many, sizeof one) == 0));
-        }
-    }
-    ashlar__workers_set_count(0);
 }
 
 RUN_CASES()
