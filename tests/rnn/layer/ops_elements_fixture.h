@@ -13,7 +13,7 @@
 #include "rnn/layer/dropout.h"
 #include "rnn/layer/ops.h"
 
-enum { STEPS = 5, BATCH = 4, ROWS = STEPS * BATCH, WIDTH_MAX = 40, GAP = 3 };
+enum { STEPS = 5, BATCH = 4, ROWS = STEPS * BATCH, WIDTH_MAX = 931, GAP = 3 };
 enum { COUNT_MAX = ROWS * (WIDTH_MAX + GAP) };
 
 static const int32_t LENGTHS[BATCH] = {5, 0, 3, 1};
@@ -22,7 +22,7 @@ static const double RATE = 0.4, TEMPERATURE = 0.5, DELTA = 0.7, SMOOTHING = 0.3,
 static const double WEIGHTS[] = {0.25, 0}; /* of losses; 0: the mean */
 enum { SITE = 5, FIRST = 2, STRIDE = 3 };
 
-/* What is of the elements' type, COUNT_MAX of each. */
+/* What is of the elements' type, room_of(width) of each. */
 typedef enum operand {
     IN,     /* with ties, of which the first two positions of column 0 are the largest */
     PADDED, /* the same, with NaN past the lengths */
@@ -135,6 +135,10 @@ static const op_case op_cases[] = {OPS_CASES(CASE_ROW)};
 
 /* ---- operands ---- */
 
+static inline size_t room_of(size_t width) {
+    return ROWS * (width + GAP);
+}
+
 static inline size_t length_in(int v, size_t b) {
     return v & 1 ? (size_t)LENGTHS[b] : STEPS;
 }
@@ -144,7 +148,7 @@ static inline bool is_inside(size_t row) {
 }
 
 static inline void draw_operand(operand which, size_t width, double *out) {
-    for (size_t i = 0; i < COUNT_MAX; i++) {
+    for (size_t i = 0; i < room_of(width); i++) {
         out[i] = which == CLASSES     ? 1.5 + random_real()
                  : which == POSITIONS ? (i % 5 == 3 ? 0 : 1 + (double)(i % 3))
                  : which == IN ? (i % width == 0 && i / width < 2 * BATCH ? 2 : random_real())
