@@ -91,6 +91,10 @@ CASE_WITH(other_weights_are_read_when_they_are_prepared, open_lstm()) {
     CHECK(ashlar_model_prepare(model, streams[0]) == ASHLAR_OK);
     go(ASHLAR_WALK_PREDICT, &batch);
     CHECK(memcmp(want, y, OUT_BYTES) != 0);
+    memcpy(want, y, OUT_BYTES);
+    go(ASHLAR_WALK_TRAIN, &batch); /* gives the copies back */
+    go(ASHLAR_WALK_PREDICT, &batch);
+    CHECK(memcmp(want, y, OUT_BYTES) == 0);
 }
 
 CASE_WITH(a_training_gives_the_copies_back, open_lstm()) {

@@ -158,6 +158,24 @@ CASE(losses_have_the_same_bits_on_any_number_of_threads) {
     check_same(squared_error);
 }
 
+/* The last step of so many alone has the losses that it has among them. */
+CASE(more_positions_than_are_added_up_at_once_have_each_its_loss) {
+    int32_t last[BATCH];
+    begin();
+    lose(&one);
+    ashlar_cross_entropy_args args = loss_of(&many, true);
+    for (size_t b = 0; b < BATCH; b++) {
+        last[b] = lengths[b] == STEPS;
+    }
+    args.steps = 1;
+    args.lengths = last;
+    args.logits = drawn + (ROWS - BATCH) * CLASSES;
+    args.targets = tokens + ROWS - BATCH;
+    ashlar__cross_entropy_f32(&args);
+    CHECK(many.losses[0] > 0);
+    CHECK(memcmp(many.losses, one.losses + ROWS - BATCH, BATCH * sizeof one.losses[0]) == 0);
+}
+
 CASE(elements_have_the_same_bits_on_any_number_of_threads) {
     static void (*const all[])(struct outputs *) = {
         map, scale_rows, row_products, softmax, softmax_back, drop, pool, pool_back, swap};
