@@ -16,7 +16,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = os.path.join(ROOT, "docs", "kernels.md")
-SOURCES = ["arena/optimizer/optimizer_cuda.cu", "rnn/layer/ops_cuda.cu"]
+SOURCES = ["arena/optimizer/optimizer_cuda.cu", "rnn/cuda/ops_cuda.cu"]
 COMPILED = 5  # columns that are ptxas's
 # A multiprocessor of sm_90: NVIDIA's CUDA C++ Programming Guide, "Technical Specifications".
 WARPS, BLOCKS, REGISTERS, SHARED, SHARED_OF_SYSTEM = 64, 32, 65536, 228 << 10, 1 << 10

@@ -69,7 +69,7 @@ void *ashlar__thread_data_if_any(ashlar_thread_datum datum);
  */
 typedef enum ashlar_lock_level {
     ASHLAR_LEVEL_NONE,           /* of zeroed memory where ashlar__lock_init() was not called */
-    ASHLAR_LEVEL_LIBRARY_HANDLE, /* rnn/layer, arena/reduce: a handle of cuDNN, cuBLAS, NCCL */
+    ASHLAR_LEVEL_LIBRARY_HANDLE, /* rnn/cuda, arena/reduce: a handle of cuDNN, cuBLAS, NCCL */
     ASHLAR_LEVEL_SHARED_LIBRARY, /* base/shared_library.c: a table of functions being filled */
     ASHLAR_LEVEL_TORCH_GRAPHS,   /* dropin/torch_graphs.c: memory of PyTorch's graphs */
     ASHLAR_LEVEL_DROPIN_FREES,   /* dropin/frees.c: an ashlar_frees being made */

@@ -35,7 +35,7 @@ ASHLAR_BEGIN_DECLS
  *
  * So the matrices of all pseudo-layers come first, then all biases, without padding. cuDNN does not
  * document this order, but cudnnGetRNNWeightParams of cuDNN 9 returned it for every configuration
- * tried; tests/rnn/layer/test_rnn_cudnn_real.c compares again if cuDNN is installed.
+ * tried; tests/rnn/cuda/test_rnn_cudnn_real.c compares again if cuDNN is installed.
  *
  * Gates are in the order i f g o (LSTM) and r z n (GRU), as in PyTorch: each tensor is, byte for
  * byte, the PyTorch parameter that ashlar_rnn_declare() names.

@@ -5,7 +5,7 @@
 
 /* Nobody declares kernels: they are found by name. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
-#include "rnn/layer/ops_cuda.cu"
+#include "rnn/cuda/ops_cuda.cu"
 
 #define RUN(function, kind)                                                           \
     static void call_##function(const void *args) {                                   \

@@ -1,6 +1,6 @@
-/* test_model_engine.c - what a model refuses, by name; weights that are tied, shared and frozen; an
- * operation of the caller's; what draws differ; memory: failures, the dry run, the warm-up; a step
- * and a warm-up by one call. */
+/* test_model_engine.c - what a model refuses, by name; weights that are tied, shared and frozen,
+ * and by which names; an operation of the caller's; what draws differ; memory: failures, the dry
+ * run, the warm-up; a step and a warm-up by one call. */
 #include "tests/rnn/engine/engine_fixture.h"
 
 #include <ashlar/plan.h>
@@ -197,6 +197,9 @@ static void declare_all(bool has_loop) {
       ashlar_model_tie(m, "linear.weight", "other"))                                               \
     X("next.weight is tied to other, which is not declared before",                                \
       ashlar_model_tie(m, "next.weight", "other"), ashlar_model_linear(m, "next", x, W, true))     \
+    X("weight linear.weight is declared before, in another shape",                                 \
+      ashlar_model_tie(m, "next.bias", "linear.weight"),                                           \
+      ashlar_model_linear(m, "next", x, W, true))                                                  \
     X("lost.weight is tied to linear.weight, but no layer",                                        \
       ashlar_model_tie(m, "lost.weight", "linear.weight"))                                         \
     X("a loop over axis 0", ashlar_model_loop(m, ASHLAR_AXIS_NONE, false))                         \
@@ -243,9 +246,9 @@ static const char *mistake(size_t i, ashlar_model *m, ashlar_tensor *foreign) {
     ashlar_tensor *p = ashlar_model_input(m, "plain", ASHLAR_AXIS_NONE, W);
     ashlar_tensor *y = ashlar_model_linear(m, "linear", x, W, true);
     const ashlar_rnn_states states = {.h = p}, cells = {.h = p, .c = p};
-    ashlar_model *body = i < 40 ? NULL : ashlar_model_loop(m, ASHLAR_AXIS_TIME, false);
-    ashlar_tensor *s = i < 41 ? NULL : ashlar_loop_step(body, x);
-    ashlar_tensor *c = i < 41 ? NULL : ashlar_loop_carried(body, p, 0);
+    ashlar_model *body = i < 41 ? NULL : ashlar_model_loop(m, ASHLAR_AXIS_TIME, false);
+    ashlar_tensor *s = i < 42 ? NULL : ashlar_loop_step(body, x);
+    ashlar_tensor *c = i < 42 ? NULL : ashlar_loop_carried(body, p, 0);
     MISTAKES(TRY)
     return NULL;
 }
@@ -322,6 +325,66 @@ CASE_WITH(what_is_frozen_has_no_gradient_and_still_drops, open_model(DEVICE, 1))
     (void)run(ASHLAR_WALK_TRAIN, &b);
     check_same(0);
     CHECK_FAILS(ashlar_model_freeze(model, "d", true), ASHLAR_EINVAL, "\"d\"");
+}
+
+/* One step of an optimizer that is made for it and decays weights changes so many tensors of a
+ * table, of the stack "lstm" and of a linear layer "lstm2"; those that are frozen get no gradient.
+ */
+static void check_trained(const ashlar_model_batch *b, size_t table, size_t stack, size_t linear) {
+    static const ashlar_optimizer_config adamw = {
+        .kind = ASHLAR_OPTIMIZER_ADAMW, .learning_rate = 0.1, .weight_decay = 0.1};
+    static const char *const prefixes[] = {"table.", "lstm.", "lstm2."};
+    const ashlar_arena *const arena = ashlar_model_arena(model);
+    double before[GRADIENTS];
+    ashlar_optimizer *optimizer;
+    REQUIRE(ashlar_optimizer_create(ashlar_model_arena(model), &adamw, streams[0], &optimizer) ==
+            ASHLAR_OK);
+    memcpy(before, region(ASHLAR_REGION_PARAMETERS), region_count() * sizeof *before);
+    CHECK(ashlar_model_step(model, optimizer, b, 0.1, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    ashlar_optimizer_destroy(optimizer);
+    size_t changed[3] = {0};
+    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
+        const double *const now = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, i);
+        const double *const gradient = ashlar_arena_view(arena, ASHLAR_REGION_GRADIENTS, i);
+        const size_t at = (size_t)(now - region(ASHLAR_REGION_PARAMETERS));
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(arena, i, &info);
+        for (size_t k = 0; k < 3; k++) {
+            changed[k] += strncmp(info.name, prefixes[k], strlen(prefixes[k])) == 0 &&
+                          memcmp(now, before + at, info.bytes) != 0;
+        }
+        for (size_t k = 0; k < info.elements && info.options.is_frozen; k++) {
+            CHECK(gradient[k] == 0);
+        }
+    }
+    CHECK(changed[0] == table && changed[1] == stack && changed[2] == linear);
+}
+
+CASE_WITH(what_is_frozen_is_neither_trained_nor_decayed, open_model(DEVICE, 1)) {
+    ashlar_tensor *tokens = ashlar_model_input(model, "tokens", ASHLAR_AXIS_TIME, 0);
+    ashlar_tensor *x = ashlar_model_embedding(model, "table", tokens, 2, W);
+    x = ashlar_model_rnn(model, "lstm", x, &lstm, NULL).y;
+    x = ashlar_model_linear(model, "lstm2", x, V, true);
+    ashlar_model_loss(model, ASHLAR_LOSS_CROSS_ENTROPY, x, tokens, NULL);
+    CHECK(ashlar_model_freeze(model, "lstm", true) == ASHLAR_OK); /* before the commit: both */
+    REQUIRE(commit(1) == ASHLAR_OK);
+    const ashlar_model_batch b = draw_batch(T, B, false);
+    check_trained(&b, 1, 0, 0);
+    CHECK(ashlar_model_freeze(model, "", false) == ASHLAR_OK);
+    CHECK(ashlar_model_freeze(model, "table.", true) == ASHLAR_OK);
+    check_trained(&b, 0, 8, 2);
+    CHECK(ashlar_model_freeze(model, "lstm.", true) == ASHLAR_OK);
+    check_trained(&b, 0, 0, 2);
+    CHECK(ashlar_model_freeze(model, "", false) == ASHLAR_OK);
+    CHECK(ashlar_model_freeze(model, "lstm2", true) == ASHLAR_OK);
+    check_trained(&b, 1, 8, 0);
+    CHECK(ashlar_model_freeze(model, "lstm2.bias", false) == ASHLAR_OK);
+    check_trained(&b, 1, 8, 1);
+    CHECK(ashlar_model_freeze(model, "", false) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_model_freeze(model, "lstm.weight_ih_l0", true), ASHLAR_EINVAL,
+                "begins with \"lstm.weight_ih_l0\""); /* a part of a stack */
+    check_trained(&b, 1, 8, 2);
 }
 
 /* Values, and gradients, that are live together in one phase alone. */

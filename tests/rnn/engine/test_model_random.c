@@ -1,6 +1,6 @@
 /* test_model_random.c - models drawn from a seed: gradients of weights and inputs against finite
  * differences of the loss; the same gradients in chunks, micro-batches and captured walks, and on
- * any number of threads; the loss of windows; what is predicted; where the buffers lie. */
+ * any number of threads; windows of time; what is predicted; where the buffers lie. */
 #include "tests/rnn/engine/engine_fixture.h"
 
 #include "arena/compute/workers.h"
@@ -253,32 +253,46 @@ static void check_chunks(const ashlar_model_batch *plain) {
     }
 }
 
-/* Time cut in two, with states that go from one batch to the next. */
-static void check_windows(const ashlar_model_batch *plain) {
-    const size_t T = plain->steps, B = plain->batch, cut = 1 + below(T - 1);
-    int32_t whole[B_MOST], rest[B_MOST];
-    const void *late[INPUTS];
-    ashlar_model_batch b = *plain, first, second;
-    ashlar_model_need need;
+/* The batch's steps from `first` on, with lengths that may be 0 in device memory. */
+static ashlar_model_batch window_of(const ashlar_model_batch *whole, size_t first, size_t steps,
+                                    const void **inputs, int32_t *lengths, int32_t *far) {
+    const size_t B = whole->batch;
+    ashlar_model_batch b = *whole;
     for (size_t k = 0; k < B; k++) {
-        rest[k] = (int32_t)(1 + below(T - cut));
-        whole[k] = rest[k] + (int32_t)cut;
+        const int32_t left = whole->lengths[k] - (int32_t)first;
+        far[k] = left < 0 ? 0 : left < (int32_t)steps ? left : (int32_t)steps;
+        lengths[k] = far[k] == 0 ? 1 : far[k];
     }
     for (size_t i = 0; i < model->input_count; i++) {
         const bool moves = model->inputs[i]->axis == ASHLAR_AXIS_TIME;
-        late[i] = (char *)drawn.inputs[i] + (moves ? cut * B * item_of(i) : 0);
+        inputs[i] = (char *)drawn.inputs[i] + (moves ? first * B * item_of(i) : 0);
+    }
+    b.steps = steps;
+    b.lengths = lengths;
+    b.lengths_at = far;
+    b.inputs = inputs;
+    return b;
+}
+
+/* Time cut in two, with states that go from one batch to the next, and no gradient back. */
+static void check_windows(const ashlar_model_batch *plain) {
+    const size_t T = plain->steps, B = plain->batch, cut = 1 + below(T - 1);
+    int32_t whole[B_MOST], lengths[2][B_MOST];
+    int32_t *const far = (int32_t *)(void *)take(2 * B * sizeof *far, streams[0]);
+    const void *inputs[2][INPUTS];
+    ashlar_model_batch b = *plain;
+    ashlar_model_need need;
+    for (size_t k = 0; k < B; k++) {
+        whole[k] = (int32_t)(1 + below(T));
     }
     b.weight = 1.0 / 7;
-    first = second = b;
     b.lengths = whole;
+    ashlar_model_batch first = window_of(&b, 0, cut, inputs[0], lengths[0], far);
+    ashlar_model_batch second = window_of(&b, cut, T - cut, inputs[1], lengths[1], far + B);
     REQUIRE(ashlar_model_get_need(model, ASHLAR_WALK_TEST, &b, &need) == ASHLAR_OK);
     void *states = take(need.carried_bytes + 1, streams[0]);
-    first.steps = cut;
-    first.lengths = NULL;
+    memset(states, 0xff, need.carried_bytes); /* NaN: they must be written */
     first.after = states;
-    second.steps = T - cut;
-    second.lengths = rest;
-    second.inputs = late;
     second.before = states;
     const double all = run(ASHLAR_WALK_TEST, &b);
     b.chunk = cut;
@@ -286,7 +300,15 @@ static void check_windows(const ashlar_model_batch *plain) {
     (void)run(ASHLAR_WALK_TEST, &first);
     go(ASHLAR_WALK_TEST, &second);
     CHECK_NEAR(*loss, all, 1e-12, 1e-12);
+    second.chunk = below(T - cut);
+    (void)run(ASHLAR_WALK_TRAIN, &second);
+    expect();
+    for (size_t k = 0; k < CHECKED / 3; k++) {
+        const size_t i = below(region_count());
+        check_slope(region(ASHLAR_REGION_PARAMETERS) + i, expected[i], &second);
+    }
     give(states);
+    give(far);
 }
 
 /* ---- parts of a batch ---- */

@@ -13,16 +13,16 @@
 #include "rnn/layer/dropout.h"
 #include "rnn/layer/ops.h"
 
-enum { STEPS = 5, BATCH = 4, ROWS = STEPS * BATCH, WIDTH_MAX = 40, GAP = 3 };
+enum { STEPS = 5, BATCH = 4, ROWS = STEPS * BATCH, WIDTH_MAX = 931, GAP = 3 };
 enum { COUNT_MAX = ROWS * (WIDTH_MAX + GAP) };
 
 static const int32_t LENGTHS[BATCH] = {5, 0, 3, 1};
 static const uint64_t SEED = 77, SEED_MORE = (uint64_t)1 << 40;
-static const double RATE = 0.4, TEMPERATURE = 0.5, DELTA = 0.7, SMOOTHING = 0.3, WEIGHT = 0.25;
-static const double SCALE = 3;
+static const double RATE = 0.4, TEMPERATURE = 0.5, DELTA = 0.7, SMOOTHING = 0.3, SCALE = 3;
+static const double WEIGHTS[] = {0.25, 0}; /* of losses; 0: the mean */
 enum { SITE = 5, FIRST = 2, STRIDE = 3 };
 
-/* What is of the elements' type, COUNT_MAX of each. */
+/* What is of the elements' type, room_of(width) of each. */
 typedef enum operand {
     IN,     /* with ties, of which the first two positions of column 0 are the largest */
     PADDED, /* the same, with NaN past the lengths */
@@ -40,10 +40,10 @@ typedef struct operands {
     void *of[OPERAND_COUNT];
     const int32_t *lengths, *targets; /* [B], [T, B]: some negative, those past the lengths too */
     const uint64_t *seed_at;
-    const double *weight_at, *scale;
+    const double *weight_at, *scale; /* WEIGHTS, a factor of gradients */
     void *work;
     double *loss, *losses;
-    bool adds, is_in_place;
+    bool adds, is_in_place, is_loss_only;
 } operands;
 
 /* The input of an operation whose result may take its place. */
@@ -82,14 +82,18 @@ typedef struct operands {
       .to_stride = o->width + GAP, .adds = o->adds)                                               \
     X(cross_entropy, cross_entropy, 16, ROWS * o->width, false, PADDED, .steps = STEPS,           \
       .batch = BATCH, .lengths = o->lengths, .classes = o->width, .logits = PLACE(PADDED),        \
-      .targets = o->targets, .weight = v & 8 ? WEIGHT : 0, .dlogits = o->of[OUT],                 \
-      .scale = o->scale, .work = o->work, .loss = o->loss, .losses = o->losses,                   \
-      .class_weights = v & 1 ? o->of[CLASSES] : NULL,                                             \
+      .targets = o->targets,                                                                      \
+      .weight = v & 1   ? 9                                                                       \
+                : v & 8 ? WEIGHTS[0]                                                              \
+                        : 0,                                                                      \
+      .weight_at = v & 1 ? o->weight_at + (v & 8 ? 0 : 1) : NULL,                                 \
+      .dlogits = o->is_loss_only ? NULL : o->of[OUT], .scale = o->scale, .work = o->work,         \
+      .loss = o->loss, .losses = o->losses, .class_weights = v & 1 ? o->of[CLASSES] : NULL,       \
       .position_weights = v & 2 ? o->of[POSITIONS] : NULL, .smoothing = v & 4 ? SMOOTHING : 0)    \
     X(squared_error, squared_error, 12, ROWS * o->width, false, PADDED, SHAPE,                    \
       .lengths = o->lengths, .outputs = PLACE(PADDED), .targets = o->of[OTHER],                   \
-      .weight_at = v & 2 ? o->weight_at : NULL, .doutputs = o->of[OUT], .scale = o->scale,        \
-      .work = o->work, .loss = o->loss, .losses = o->losses, .delta = DELTA,                      \
+      .weight_at = v & 2 ? o->weight_at : NULL, .doutputs = o->is_loss_only ? NULL : o->of[OUT],  \
+      .scale = o->scale, .work = o->work, .loss = o->loss, .losses = o->losses, .delta = DELTA,   \
       .kind = (ashlar_element_loss)(v / 4), .mask = v & 1 ? o->of[POSITIONS] : NULL)
 
 #define DEFINE_CASE(op, kind, variants, count, may_add, place, ...)                         \
@@ -131,6 +135,10 @@ static const op_case op_cases[] = {OPS_CASES(CASE_ROW)};
 
 /* ---- operands ---- */
 
+static inline size_t room_of(size_t width) {
+    return ROWS * (width + GAP);
+}
+
 static inline size_t length_in(int v, size_t b) {
     return v & 1 ? (size_t)LENGTHS[b] : STEPS;
 }
@@ -140,7 +148,7 @@ static inline bool is_inside(size_t row) {
 }
 
 static inline void draw_operand(operand which, size_t width, double *out) {
-    for (size_t i = 0; i < COUNT_MAX; i++) {
+    for (size_t i = 0; i < room_of(width); i++) {
         out[i] = which == CLASSES     ? 1.5 + random_real()
                  : which == POSITIONS ? (i % 5 == 3 ? 0 : 1 + (double)(i % 3))
                  : which == IN ? (i % width == 0 && i / width < 2 * BATCH ? 2 : random_real())
@@ -301,7 +309,7 @@ static inline double plain_weight(const operands *o, bool is_entropy, int v) {
                  : is_entropy ? own * class_weight(o, v, (size_t)o->targets[row])
                               : own * (double)o->width;
     }
-    return (is_entropy ? v & 8 : v & 2) ? WEIGHT : 1 / total;
+    return (is_entropy ? v & 8 : v & 2) ? WEIGHTS[0] : 1 / total;
 }
 
 static inline bool is_loss(case_number number) {

@@ -2,7 +2,8 @@
  * rnn_cpu_fixture.h - RNN problems of every cell and many shapes in both types, for tests.
  *
  * Every batch here has NaN in the padding of x and dy, and NaN in each output before a call: what
- * reaches a result, or was not written, is seen.
+ * reaches a result, or was not written, is seen. So is what is written past the memory that a pass
+ * asks for, when drop_problems() looks.
  */
 #ifndef ASHLAR_RNN_CPU_FIXTURE_H
 #define ASHLAR_RNN_CPU_FIXTURE_H
@@ -12,8 +13,9 @@
 #include "rnn/layer/rnn_cpu.h"
 
 enum {
-    MAX_BATCH = 12,
+    MAX_BATCH = 16,
     MAX_TENSORS = 1 << 14,
+    MAX_GUARDS = 64,
     GUARD_BYTES = 64,
     GUARD = 0x5a,
 };
@@ -81,11 +83,11 @@ typedef struct problem {
     size_t item; /* bytes of an element */
     size_t x_count, y_count;
     size_t state_count, cell_count; /* of h and of c */
-    unsigned char *guards[2];       /* GUARD_BYTES behind work and behind reserve */
 } problem;
 
 static void *tensors[MAX_TENSORS]; /* of all problems, until drop_problems() */
-static size_t tensor_count;
+static unsigned char *guards[MAX_GUARDS]; /* of GUARD_BYTES each, behind their scratch */
+static size_t tensor_count, guard_count;
 
 static inline double get(const void *data, size_t item, size_t i) {
     return item == sizeof(float) ? (double)((const float *)data)[i] : ((const double *)data)[i];
@@ -117,10 +119,11 @@ static inline void *tensor(problem *p, size_t count, double scale) {
 }
 
 /* Scratch of exactly `bytes`, NaN, with a guard behind it. */
-static inline void *scratch(problem *p, size_t bytes, unsigned char **guard) {
-    char *const data = tensor(p, (bytes + GUARD_BYTES) / p->item, 0);
-    *guard = (unsigned char *)data + bytes;
-    memset(*guard, GUARD, GUARD_BYTES);
+static inline void *scratch(problem *p, size_t bytes) {
+    char *const data = tensor(p, (bytes + GUARD_BYTES) / p->item + 1, 0);
+    CHECK(guard_count < MAX_GUARDS);
+    guards[guard_count] = (unsigned char *)data + bytes;
+    memset(guards[guard_count++], GUARD, GUARD_BYTES);
     return data;
 }
 
@@ -137,6 +140,12 @@ static inline void spoil_padding(const problem *p, void *data, size_t width) {
 
 /* All at once; a case does so at its end. */
 static inline void drop_problems(void) {
+    size_t touched = 0;
+    for (size_t i = 0; i < guard_count * GUARD_BYTES; i++) {
+        touched += guards[i / GUARD_BYTES][i % GUARD_BYTES] != GUARD;
+    }
+    CHECK_ZU(touched, 0);
+    guard_count = 0;
     while (tensor_count > 0) {
         free(tensors[--tensor_count]);
     }
@@ -182,8 +191,8 @@ static inline bool open_problem(problem *p, const shape *s, const kind *k, ashla
     a->b.dcx = tensor(p, p->cell_count, 0);
     a->b.dweights = tensor(p, p->layout.elements, 0);
     fill(a->b.dweights, p->item, p->layout.elements, 0);
-    a->b.reserve = training ? scratch(p, reserve_bytes, &p->guards[1]) : NULL;
-    a->b.work = scratch(p, work_bytes, &p->guards[0]);
+    a->b.reserve = training ? scratch(p, reserve_bytes) : NULL;
+    a->b.work = scratch(p, work_bytes);
     return check_at_end(drop_problems);
 }
 

@@ -8,26 +8,15 @@
 #include <ashlar/model.h>
 #include <ashlar/optimizer.h>
 
-#include "arena/optimizer/optimizer_impl.h"
-#include "arena/reduce/ranks_impl.h"
 #include "rnn/layer/rnn_cpu.h"
 
 #define SOFT "memory=64MiB," STRICT_NOT_HERE
 
-enum { ROOM = 1 << 16, FIELDS_MAX = 12 };
+enum { ROOM = 1 << 16 };
 
 static char on_host[ROOM];
 static char *on_device;
 static const int32_t lengths[BATCH] = {4, 3, 2};
-
-/* Where a structure of arguments has a pointer. */
-typedef struct field {
-    const char *name;
-    size_t offset;
-} field;
-
-#define FIELD(type, name) \
-    { #name, offsetof(type, name) }
 
 static bool set_up_memory(const char *spec) {
     const ashlar_rnn_config config = {.input = INPUT,
@@ -46,25 +35,6 @@ static bool set_up_memory(const char *spec) {
 static void give_device_memory(void) {
     CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
     give(on_device);
-}
-
-/* The call passes as it is, and with each pointer in turn to host memory it is refused by name. */
-static void check_fields(const char *call, ashlar_status (*run)(void *args), void *args,
-                         const field *fields) {
-    char text[96];
-    CHECK(run(args) == ASHLAR_OK);
-    for (; fields->name != NULL; fields++) {
-        void *old, *host = on_host;
-        memcpy(&old, (char *)args + fields->offset, sizeof old);
-        memcpy((char *)args + fields->offset, &host, sizeof host);
-        const ashlar_status status = run(args);
-        CHECK(status == ASHLAR_EINVAL);
-        snprintf(text, sizeof text, "%s: %s, ", call, fields->name);
-        CHECK_HAS(ashlar_error_detail(), text);
-        CHECK_HAS(ashlar_error_detail(), "is not memory of device soft:0");
-        memcpy((char *)args + fields->offset, &old, sizeof old);
-    }
-    CHECK(run(args) == ASHLAR_OK);
 }
 
 /* ---- an rnn ---- */
@@ -102,11 +72,6 @@ static ashlar_status run_forward(void *args) {
     return ashlar_rnn_forward(rnn, &batch, args, streams[0]);
 }
 
-static ashlar_status run_prepare(void *args) {
-    const ashlar_rnn_buffers *b = args;
-    return ashlar_rnn_prepare(rnn, b->weights, (void *)(uintptr_t)b->prepared, streams[0]);
-}
-
 /* ---- strict=on: in children, which must be forked before this process has opened a device ---- */
 
 static void pass_host_memory(void) {
@@ -131,16 +96,6 @@ CASE(a_strict_device_ends_the_process) {
     CHECK(child_aborts(pass_far_lengths));
     CHECK_HAS(child_words, "ashlar_rnn_forward: lengths, 12 bytes at ");
     CHECK_HAS(child_words, "is device memory, but the host reads it");
-}
-
-#define B(name) FIELD(ashlar_rnn_buffers, name)
-
-CASE_WITH(a_preparation_is_refused_on_the_host, set_up_memory(SOFT)) {
-    ashlar_rnn_buffers b = buffers_of();
-    check_fields("ashlar_rnn_prepare", run_prepare, &b,
-                 (const field[]){B(weights), B(prepared), {0}});
-    check_fields("ashlar_rnn_forward", run_forward, &b, (const field[]){B(prepared), {0}});
-    give_device_memory();
 }
 
 CASE_WITH(lengths_and_seeds_that_a_pass_reads_itself_are_the_device_s, set_up_memory(SOFT)) {

@@ -4,20 +4,19 @@
  */
 #include "tests/rnn/layer/ops_elements_fixture.h"
 
-#include "arena/compute/workers.h"
-
 static double wide[OPERAND_COUNT][COUNT_MAX], before[COUNT_MAX];
 static float narrow[OPERAND_COUNT][COUNT_MAX];
 static int32_t targets[ROWS];
 static double loss, losses[ROWS];
-static const size_t WIDTHS[] = {1, 37, WIDTH_MAX};
+static const size_t WIDTHS[] = {1, 5, 37, 40};
+enum { WIDTH_COUNT = sizeof WIDTHS / sizeof *WIDTHS };
 
 static operands near_operands(bool is_f64, size_t width) {
     operands o = {.width = width,
                   .lengths = LENGTHS,
                   .targets = targets,
                   .seed_at = &SEED_MORE,
-                  .weight_at = &WEIGHT,
+                  .weight_at = WEIGHTS,
                   .scale = &SCALE,
                   .loss = &loss,
                   .losses = losses};
@@ -32,7 +31,7 @@ static operands drawn_operands(size_t width) {
     const operands o = near_operands(true, width);
     for (int i = 0; i < OPERAND_COUNT; i++) {
         draw_operand((operand)i, width, wide[i]);
-        for (size_t k = 0; k < COUNT_MAX; k++) {
+        for (size_t k = 0; k < room_of(width); k++) {
             wide[i][k] = (double)(float)wide[i][k];
         }
     }
@@ -43,19 +42,21 @@ static operands drawn_operands(size_t width) {
 
 /* Run a case, and return what is in OUT after it, as doubles. */
 static void run(const op_case *c, operands *o, int v, bool is_f64, double *out) {
+    const size_t room = room_of(o->width);
     operands here = *o;
-    memcpy(wide[OUT], o->is_in_place ? wide[c->place] : before, sizeof wide[OUT]);
+    memcpy(wide[OUT], o->is_in_place ? wide[c->place] : before, room * sizeof(double));
     loss = 1;
     if (!is_f64) {
         here = near_operands(false, o->width);
         here.adds = o->adds;
         here.is_in_place = o->is_in_place;
-        for (size_t k = 0; k < OPERAND_COUNT * COUNT_MAX; k++) {
-            narrow[k / COUNT_MAX][k % COUNT_MAX] = (float)wide[k / COUNT_MAX][k % COUNT_MAX];
+        here.is_loss_only = o->is_loss_only;
+        for (size_t k = 0; k < OPERAND_COUNT * room; k++) {
+            narrow[k / room][k % room] = (float)wide[k / room][k % room];
         }
     }
     c->near(&here, v, is_f64);
-    for (size_t i = 0; i < COUNT_MAX; i++) {
+    for (size_t i = 0; i < room; i++) {
         out[i] = is_f64 ? wide[OUT][i] : (double)narrow[OUT][i];
     }
 }
@@ -78,14 +79,14 @@ static void check_result(case_number number, operands *o, int v) {
 
 /* Written over what cannot be read, added to, and in the place of an input. */
 CASE(results_are_those_of_plain_formulas) {
-    for (size_t w = 0; w < 3; w++) {
+    for (size_t w = 0; w < WIDTH_COUNT; w++) {
         for (int number = 0; number < CASE_cross_entropy; number++) {
             const op_case *const c = &op_cases[number];
             for (int mode = 0; mode < 3; mode++) {
                 operands o = drawn_operands(WIDTHS[w]);
                 o.adds = mode == 1;
                 o.is_in_place = mode == 2;
-                for (size_t i = 0; i < COUNT_MAX; i++) {
+                for (size_t i = 0; i < room_of(o.width); i++) {
                     before[i] = mode == 0 ? (double)NAN : (double)(float)random_real();
                 }
                 for (int v = 0; v < c->variants && (mode != 1 || c->may_add) &&
@@ -174,28 +175,31 @@ CASE(gradients_are_those_of_differences) {
 
 /* ---- losses ---- */
 
-static void check_loss(case_number number, operands *o, int v) {
-    static double out[COUNT_MAX];
+/* With their gradients in `out`, or alone. */
+static void check_losses(case_number number, operands *o, int v, bool is_f64, double *out) {
     const bool is_entropy = number == CASE_cross_entropy;
     double sum = 0;
-    for (int type = 1; type >= 0; type--) {
-        run(&op_cases[number], o, v, type == 0, out);
-        sum = 0;
-        for (size_t row = 0; row < ROWS; row++) {
-            const double want = is_entropy ? plain_entropy(o, v, row) : plain_elements(o, v, row);
-            CHECK_NEAR(losses[row], isnan(want) ? 0 : want, type == 0 ? 1e-12 : 1e-5, 1e-6);
-            sum += isnan(want) ? 0 : want;
-        }
-        const double weight = plain_weight(o, is_entropy, v);
-        CHECK_NEAR(loss, 1 + sum * weight, type == 0 ? 1e-12 : 1e-5, 0);
-        static double of_f32[COUNT_MAX];
-        for (size_t i = 0; i < ROWS * o->width; i++) {
-            of_f32[i] = type == 1 ? out[i] : of_f32[i];
-            CHECK_NEAR(of_f32[i], out[i], 1e-6, 1e-5);
-        }
+    run(&op_cases[number], o, v, is_f64, out);
+    for (size_t row = 0; row < ROWS; row++) {
+        const double plain = is_entropy ? plain_entropy(o, v, row) : plain_elements(o, v, row);
+        const double want = isnan(plain) ? 0 : plain;
+        CHECK_NEAR(losses[row], want, is_f64 ? 1e-12 : 1e-5, 1e-6);
+        sum += want;
     }
+    CHECK_NEAR(loss, 1 + sum * plain_weight(o, is_entropy, v), is_f64 ? 1e-12 : 1e-5, 0);
+}
+
+static void check_loss(case_number number, operands *o, int v) {
+    static double of_f32[COUNT_MAX], out[COUNT_MAX];
+    o->is_loss_only = true;
+    check_losses(number, o, v, false, out);
+    check_losses(number, o, v, true, out);
+    o->is_loss_only = false;
+    check_losses(number, o, v, false, of_f32);
+    check_losses(number, o, v, true, out);
     for (size_t i = 0; i < ROWS * o->width; i++) {
-        if (plain_position(o, is_entropy, v, i / o->width) == 0) {
+        CHECK_NEAR(of_f32[i], out[i], 1e-6, 1e-5);
+        if (plain_position(o, number == CASE_cross_entropy, v, i / o->width) == 0) {
             CHECK(out[i] == 0);
         } else {
             CHECK_NEAR(out[i], SCALE * slope_of(number, o, v, i), 1e-7, 0);
@@ -203,19 +207,47 @@ static void check_loss(case_number number, operands *o, int v) {
     }
 }
 
+/* Of rows that are shorter than the lanes, too. */
 CASE(losses_are_pytorchs_with_weights_masks_and_smoothing) {
     const case_number numbers[] = {CASE_cross_entropy, CASE_squared_error};
-    for (size_t n = 0; n < 2; n++) {
-        for (int v = 0; v < op_cases[numbers[n]].variants; v++) {
-            operands o = drawn_operands(19);
-            check_loss(numbers[n], &o, v);
+    static const size_t widths[] = {1, 5, 19};
+    for (size_t n = 0; n < 6; n++) {
+        const case_number number = numbers[n % 2];
+        for (int v = 0; v < op_cases[number].variants; v++) {
+            operands o = drawn_operands(widths[n / 2]);
+            check_loss(number, &o, v);
             o.is_in_place = true;
-            check_loss(numbers[n], &o, v);
+            check_loss(number, &o, v);
         }
     }
 }
 
-/* ---- parts of a batch, threads, lengths ---- */
+/* The largest logit of a row comes from the row itself, be it far above 0 or far below. */
+CASE(huge_logits_stay_finite) {
+    static const double highs[] = {1000, -1000};
+    for (int i = 0; i < 4; i++) {
+        static double out[COUNT_MAX];
+        operands o = drawn_operands(i < 2 ? 5 : 19);
+        size_t counted = 0;
+        for (size_t row = 0; row < ROWS; row++) { /* tops among the lanes, and after them */
+            const size_t top = row % 2 == 0 ? 3 : o.width - 1;
+            for (size_t j = 0; j < o.width && is_inside(row); j++) {
+                wide[PADDED][row * o.width + j] = highs[i % 2] - (j == top ? 0 : 2000);
+            }
+            counted += is_inside(row) && targets[row] >= 0;
+            targets[row] = row == 0 ? 2 : targets[row] < 0 ? -1 : (int32_t)top;
+        }
+        for (int type = 0; type < 2; type++) {
+            const double near = type == 0 ? 1e-12 : 1e-7;
+            run(&op_cases[CASE_cross_entropy], &o, 0, type == 0, out);
+            CHECK_NEAR(loss, 1 + 2000 / (double)counted, 0, near);
+            CHECK_NEAR(out[3], SCALE / (double)counted, near, near);
+            CHECK_NEAR(out[2], -SCALE / (double)counted, near, near);
+        }
+    }
+}
+
+/* ---- parts of a batch, lengths ---- */
 
 CASE(a_part_of_a_batch_drops_what_the_whole_would) {
     enum { WIDTH = 37, PART = BATCH / 2 };
@@ -261,72 +293,6 @@ CASE(lengths_are_clipped_to_a_piece_of_time) {
     args.whole = 5;
     ashlar__clip_lengths_f64(&args);
     CHECK(lengths[0] == 2 && lengths[3] == 2);
-}
-
-/* Enough elements for several threads, in an odd number of rows. */
-CASE(results_have_the_same_bits_on_any_number_of_threads) {
-    enum { LONG = 61, MANY = 23, WIDE = 67, ALL = LONG * MANY * WIDE };
-    static float a[ALL], b[ALL], one[ALL], many[ALL];
-    for (size_t i = 0; i < ALL; i++) {
-        a[i] = (float)random_real();
-        b[i] = (float)random_real();
-    }
-    static const size_t threads[] = {1, 2, 3, 7};
-    for (int op = 0; op < 8; op++) {
-        for (size_t i = 0; i < 4; i++) {
-            float *const out = i == 0 ? one : many;
-            memset(out, 0, sizeof one);
-            ashlar__workers_set_count(threads[i]);
-            switch (op) {
-            case 0:
-                ashlar__map_f32(
-                    &(ashlar_map_args){.kind = ASHLAR_MAP_TANH, .count = ALL, .a = a, .out = out});
-                break;
-            case 1:
-                ashlar__row_products_f32(&(ashlar_row_products_args){
-                    .rows = LONG * MANY, .width = WIDE, .a = a, .b = b, .out = out});
-                break;
-            case 2:
-                ashlar__softmax_f32(
-                    &(ashlar_softmax_args){.rows = LONG * MANY, .width = WIDE, .x = a, .y = out});
-                break;
-            case 3:
-                ashlar__drop_f32(&(ashlar_drop_args){
-                    .steps = LONG, .batch = MANY, .width = WIDE, .rate = RATE, .a = a, .out = out});
-                break;
-            case 4:
-            case 5: {
-                const ashlar_pool_args pool = {.kind = ASHLAR_POOL_MEAN,
-                                               .steps = LONG,
-                                               .batch = MANY,
-                                               .width = WIDE,
-                                               .x = a,
-                                               .y = out,
-                                               .dy = b,
-                                               .dx = out};
-                (op == 4 ? ashlar__pool_f32 : ashlar__pool_back_f32)(&pool);
-                break;
-            }
-            case 6:
-                ashlar__squared_error_f32(
-                    &(ashlar_squared_error_args){.steps = LONG,
-                                                 .batch = MANY,
-                                                 .width = WIDE,
-                                                 .outputs = a,
-                                                 .targets = b,
-                                                 .doutputs = out,
-                                                 .loss = &loss,
-                                                 .kind = ASHLAR_ELEMENT_BINARY});
-                break;
-            default:
-                ashlar__swap_f32(&(ashlar_swap_args){
-                    .outer = LONG, .inner = MANY, .width = WIDE, .from = a, .to = out});
-                break;
-            }
-            CHECK(out[0] != 0 && (i == 0 || memcmp(one, many, sizeof one) == 0));
-        }
-    }
-    ashlar__workers_set_count(0);
 }
 
 RUN_CASES()

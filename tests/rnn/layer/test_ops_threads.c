@@ -1,6 +1,6 @@
 /*
- * test_ops_threads.c - the CPU's operations around the layers on one thread and on several: the
- * same bits.
+ * test_ops_threads.c - the CPU's operations around the layers and of a model's engine on one thread
+ * and on several: the same bits.
  */
 #include "rnn/layer/ops.h"
 
@@ -13,7 +13,8 @@ enum { STEPS = 83, BATCH = 27, ROWS = STEPS * BATCH, CLASSES = 67, WIDTH = 83, R
 static const size_t THREADS[RUNS] = {1, 2, 3, 7, 16};
 
 static int32_t lengths[BATCH], tokens[ROWS];
-static float in[ROWS * WIDTH], weights[CLASSES * WIDTH], bias[CLASSES], drawn[ROWS * CLASSES];
+static float in[ROWS * WIDTH], more[ROWS * WIDTH], weights[CLASSES * WIDTH], bias[CLASSES],
+    drawn[ROWS * CLASSES];
 
 /* What one run has written. */
 static struct outputs {
@@ -29,6 +30,7 @@ static void fill(float *numbers, size_t count) {
 
 static void begin(void) {
     fill(in, ROWS * WIDTH);
+    fill(more, ROWS * WIDTH);
     fill(weights, CLASSES * WIDTH);
     fill(bias, CLASSES);
     fill(drawn, ROWS * CLASSES);
@@ -104,6 +106,25 @@ static void only_lose(struct outputs *o) {
     ashlar__cross_entropy_f32(&args);
 }
 
+#define RUN(op, kind, ...)                               \
+    static void op(struct outputs *o) {                  \
+        const ashlar_##kind##_args args = {__VA_ARGS__}; \
+        ashlar__##op##_f32(&args);                       \
+    }
+#define GRID .steps = STEPS, .batch = BATCH, .width = WIDTH
+RUN(map, map, .kind = ASHLAR_MAP_TANH, .count = ROWS * WIDTH, .a = in, .out = o->rows)
+RUN(scale_rows, scale_rows, .rows = ROWS, GRID, .a = in, .lengths = lengths, .out = o->rows)
+RUN(row_products, row_products, .rows = ROWS, .width = WIDTH, .a = in, .b = more, .out = o->rows)
+RUN(softmax, softmax, .rows = ROWS, .width = WIDTH, .x = in, .y = o->rows)
+RUN(softmax_back, softmax_back, .rows = ROWS, .width = WIDTH, .y = in, .dy = more, .dx = o->rows)
+RUN(drop, drop, GRID, .rate = 0.4, .a = in, .out = o->rows)
+RUN(pool, pool, GRID, .kind = ASHLAR_POOL_MEAN, .x = in, .y = o->rows)
+RUN(pool_back, pool_back, GRID, .kind = ASHLAR_POOL_MEAN, .x = in, .y = more, .dy = more,
+    .dx = o->rows)
+RUN(squared_error, squared_error, GRID, .outputs = in, .targets = more, .doutputs = o->rows,
+    .losses = o->losses, .loss = &o->loss, .kind = ASHLAR_ELEMENT_BINARY)
+RUN(swap, swap, .outer = STEPS, .inner = BATCH, .width = WIDTH, .from = in, .to = o->rows)
+
 static bool is_zero(const struct outputs *o) {
     static const struct outputs zeros;
     return memcmp(o, &zeros, sizeof zeros) == 0;
@@ -134,6 +155,33 @@ CASE(linear_layers_have_the_same_bits_on_any_number_of_threads) {
 CASE(losses_have_the_same_bits_on_any_number_of_threads) {
     check_same(lose);
     check_same(only_lose);
+    check_same(squared_error);
+}
+
+/* The last step of so many alone has the losses that it has among them. */
+CASE(more_positions_than_are_added_up_at_once_have_each_its_loss) {
+    int32_t last[BATCH];
+    begin();
+    lose(&one);
+    ashlar_cross_entropy_args args = loss_of(&many, true);
+    for (size_t b = 0; b < BATCH; b++) {
+        last[b] = lengths[b] == STEPS;
+    }
+    args.steps = 1;
+    args.lengths = last;
+    args.logits = drawn + (ROWS - BATCH) * CLASSES;
+    args.targets = tokens + ROWS - BATCH;
+    ashlar__cross_entropy_f32(&args);
+    CHECK(many.losses[0] > 0);
+    CHECK(memcmp(many.losses, one.losses + ROWS - BATCH, BATCH * sizeof one.losses[0]) == 0);
+}
+
+CASE(elements_have_the_same_bits_on_any_number_of_threads) {
+    static void (*const all[])(struct outputs *) = {
+        map, scale_rows, row_products, softmax, softmax_back, drop, pool, pool_back, swap};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        check_same(all[i]);
+    }
 }
 
 RUN_CASES()

@@ -342,6 +342,7 @@ CASE(buffers_that_are_missing_or_the_hosts_are_refused) {
         FIELD(dhx, 0, D),
         FIELD(dcx, 0, D),
         FIELD(dweights, W, W),
+        FIELD(prepared, 0, F),
 #undef FIELD
     };
     static const char *const calls[] = {"forward", "backward_data", "backward_weights"};
@@ -371,6 +372,14 @@ CASE(buffers_that_are_missing_or_the_hosts_are_refused) {
         }
         wait_for(streams[1]);
     }
+    void *const prepared = take(ashlar_rnn_prepared_bytes(rnn), streams[1]);
+    CHECK_FAILS(ashlar_rnn_prepare(rnn, on_host, prepared, streams[1]), ASHLAR_EINVAL,
+                "ashlar_rnn_prepare: weights, ");
+    CHECK_FAILS(ashlar_rnn_prepare(rnn, t.all.weights, on_host, streams[1]), ASHLAR_EINVAL,
+                "ashlar_rnn_prepare: prepared, ");
+    CHECK(ashlar_rnn_prepare(rnn, t.all.weights, prepared, streams[1]) == ASHLAR_OK);
+    wait_for(streams[1]);
+    give(prepared);
     give(t.memory);
 }
 

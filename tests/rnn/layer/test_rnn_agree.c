@@ -112,14 +112,9 @@ static bool run_prepared(const shape *s, const kind *k, ashlar_dtype dtype, bool
         return false;
     }
     void *const weights = (void *)(uintptr_t)prepared->args.b.weights;
-    unsigned char *guard;
-    void *const room =
-        scratch(prepared, ashlar__rnn_prepared_bytes(&prepared->layout, false), &guard);
+    void *const room = scratch(prepared, ashlar__rnn_prepared_bytes(&prepared->layout, false));
     ashlar__rnn_loops_of(dtype)->prepare(
         &(ashlar_prepare_args){.layout = &prepared->layout, .weights = weights, .prepared = room});
-    for (size_t i = 0; i < GUARD_BYTES; i++) {
-        CHECK(guard[i] == GUARD);
-    }
     prepared->args.b.prepared = room;
     if (training) { /* backward has no use for them */
         run_training(plain);

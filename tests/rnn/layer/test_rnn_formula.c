@@ -198,32 +198,7 @@ CASE(wide_rows_are_the_formula_too) {
     }
 }
 
-/* ---- memory that the passes need, and that they stay inside it ---- */
-
-static void check_guards(const problem *p) {
-    for (size_t i = 0; i < 2; i++) {
-        size_t touched = 0;
-        for (size_t at = 0; p->guards[i] != NULL && at < GUARD_BYTES; at++) {
-            touched += p->guards[i][at] != GUARD;
-        }
-        CHECK_ZU(touched, 0);
-    }
-}
-
-CASE(no_call_writes_past_its_scratch) {
-    for (size_t i = 0; i < (size_t)KIND_COUNT * SHAPE_COUNT * 2; i++) {
-        const kind k = kind_at(i / 2 % KIND_COUNT);
-        const bool training = i % 2 == 0;
-        problem p;
-        REQUIRE(open_problem(&p, &SHAPES[i / 2 / KIND_COUNT], &k, ASHLAR_F32, training));
-        run_forward(&p);
-        if (training) {
-            run_backward(&p);
-        }
-        check_guards(&p);
-        drop_problems();
-    }
-}
+/* ---- memory that the passes need ---- */
 
 static void check_sizes_grow(const kind *k) {
     const shape s = {.layers = 2, .input = 5, .hidden = 7};

@@ -3,7 +3,7 @@
  *
  * Run on the fake driver with the fake cuDNN (fake_cudnn.c). test_gpu_rnn.c compares numbers.
  */
-#include "tests/rnn/layer/rnn_cudnn_fixture.h"
+#include "tests/rnn/cuda/rnn_cudnn_fixture.h"
 
 /* ---- finding it ---- */
 

@@ -2,7 +2,7 @@
  * test_rnn_cudnn_errors.c - what the cuDNN back end does when cuDNN, the driver or the host
  * refuses, and with several threads. Run on the fake driver with the fake cuDNN.
  */
-#include "tests/rnn/layer/rnn_cudnn_fixture.h"
+#include "tests/rnn/cuda/rnn_cudnn_fixture.h"
 
 #include "tests/thread.h"
 

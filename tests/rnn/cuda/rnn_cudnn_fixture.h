@@ -4,7 +4,7 @@
 #ifndef ASHLAR_RNN_CUDNN_FIXTURE_H
 #define ASHLAR_RNN_CUDNN_FIXTURE_H
 
-#include "tests/rnn/layer/gpu_rnn_fixture.h"
+#include "tests/rnn/cuda/gpu_rnn_fixture.h"
 
 #include <cudnn.h>
 

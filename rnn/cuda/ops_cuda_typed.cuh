@@ -1,7 +1,7 @@
 /* ops_cuda_typed.cuh - the bodies of the kernels of ops_cuda.h for one element type, ASHLAR_TYPE
  * (internal; CUDA C). No include guard: ops_cuda.cu includes it for each element type. */
 #include "arena/compute/element.h"
-#include "rnn/layer/ops_cuda.h"
+#include "rnn/cuda/ops_cuda.h"
 
 /* The units of a row, which a thread moves at once: a vector of elements, or a single one. */
 typedef struct __align__(ASHLAR_OPS_VECTOR_BYTES) ASHLAR_NAME(vector) {

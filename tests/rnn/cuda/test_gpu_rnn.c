@@ -5,7 +5,7 @@
  * It also runs on the fake driver with the fake cuDNN, which computes as the CPU: then what is
  * tested is what goes to cuDNN, and this test itself.
  */
-#include "tests/rnn/layer/gpu_rnn_fixture.h"
+#include "tests/rnn/cuda/gpu_rnn_fixture.h"
 
 /* Twice: weight gradients accumulate. */
 static void check_training(const shape *s, const kind *k, ashlar_dtype dtype) {

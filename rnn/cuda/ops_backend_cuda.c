@@ -9,7 +9,7 @@
 #include "allocator/base/host.h"
 #include "allocator/base/shared_library.h"
 #include "rnn/layer/dropout.h"
-#include "rnn/layer/ops_cuda.h"
+#include "rnn/cuda/ops_cuda.h"
 
 /* X(field, symbol). A symbol has _v2 where the plain name is only a macro of cuBLAS's header. */
 #define ASHLAR_CUBLAS_MAP(X)                    \

@@ -4,7 +4,7 @@
  */
 #include "tests/check.h"
 
-#include "rnn/layer/ops_cuda.h"
+#include "rnn/cuda/ops_cuda.h"
 
 enum { THREADS = ASHLAR_OPS_THREADS, SEEN_MAX = 1 << 16 };
 

@@ -10,7 +10,7 @@
 #include <ashlar/rnn.h>
 
 #include "arena/compute/convert.h"
-#include "rnn/layer/cudnn_state.h"
+#include "rnn/cuda/cudnn_state.h"
 
 /* The same problem on the GPU. */
 typedef struct gpu_copy {

@@ -116,6 +116,10 @@ CASE_OF_TRIALS(a_bias_becomes_every_row) {
     check_bytes(want, y, (before + rows * width + 1) * item);
 }
 
+static size_t some_steps(size_t width) {
+    return 1 + below(width < 500 ? 40 : 4);
+}
+
 /* A table with its elements and those of [T, B, width], each behind `before` elements; `tokens` has
  * some that are no classes, if it may. */
 typedef struct embedding {
@@ -125,8 +129,8 @@ typedef struct embedding {
     char *table, *rows;
 } embedding;
 
-static embedding drawn_embedding(size_t classes, size_t width, bool may_miss) {
-    embedding e = {.steps = 1 + below(width < 500 ? 40 : 4), .batch = 1 + below(7)};
+static embedding drawn_embedding(size_t classes, size_t width, size_t steps, bool may_miss) {
+    embedding e = {.steps = steps, .batch = 1 + below(7)};
     e.classes = classes;
     e.width = width;
     e.positions = e.steps * e.batch;
@@ -168,7 +172,8 @@ static ashlar_embedding_args args_of(const embedding *e, char *table, char *rows
 }
 
 CASE_OF_TRIALS(tokens_become_their_rows) {
-    const embedding e = drawn_embedding(1 + below(9), WIDTHS[below(WIDTH_COUNT)], true);
+    const size_t width = WIDTHS[below(WIDTH_COUNT)];
+    const embedding e = drawn_embedding(1 + below(9), width, some_steps(width), true);
     char *out = gpu_send(e.rows, e.row_count * item);
     const ashlar_embedding_args args = args_of(&e, gpu_send(e.table, e.table_count * item), out);
     for (size_t i = 0; i < e.positions * e.width; i++) {
@@ -201,19 +206,32 @@ static void add_gradients(const embedding *e) {
     }
 }
 
-/* With so many classes that positions are linked. */
-CASE_OF_TRIALS(gradients_of_rows_add_up_along_links) {
-    const size_t width = WIDTHS[below(WIDTH_COUNT)];
-    const embedding e = drawn_embedding(4097 / (width / 128 + 1) + 1, width, false);
-    const size_t bytes = (e.classes + e.positions) * sizeof(uint32_t);
-    char *dtable = gpu_send(e.table, e.table_count * item);
-    const ashlar_embedding_args args = args_of(&e, dtable, gpu_send(e.rows, e.row_count * item));
+static void check_gradients(const embedding *e) {
+    const size_t bytes = (e->classes + e->positions) * sizeof(uint32_t);
+    char *dtable = gpu_send(e->table, e->table_count * item);
+    const ashlar_embedding_args args = args_of(e, dtable, gpu_send(e->rows, e->row_count * item));
     CHECK(ashlar_ops_set_work(ops, gpu_take(bytes), bytes) == ASHLAR_OK);
     CHECK(ashlar_embedding_backward(ops, &args, gpu_stream) == ASHLAR_OK);
-    add_gradients(&e);
-    check_bytes(e.table, dtable, e.table_count * item);
+    add_gradients(e);
+    check_bytes(e->table, dtable, e->table_count * item);
     gpu_wait();
     CHECK(ashlar_ops_set_work(ops, NULL, 0) == ASHLAR_OK);
+}
+
+/* With so many classes that positions are linked. */
+CASE_OF_TRIALS(gradients_of_rows_add_up_along_links) {
+    const size_t width = WIDTHS[below(WIDTH_COUNT)], classes = 4097 / (width / 128 + 1) + 1;
+    const embedding e = drawn_embedding(classes, width, some_steps(width), false);
+    check_gradients(&e);
+}
+
+/* With so few that each row looks at all positions, of which there may be more than it looks at in
+ * one go. */
+CASE_OF_TRIALS(or_each_row_looks_for_its_positions) {
+    const size_t width = WIDTHS[below(WIDTH_COUNT)], classes = 1 + below(5);
+    const size_t steps = width < 8 ? 600 + below(600) : some_steps(width);
+    const embedding e = drawn_embedding(classes, width, steps, false);
+    check_gradients(&e);
 }
 
 RUN_CASES_ON_GPU()

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "rnn/layer/cudnn_state.h"
+#include "rnn/cuda/cudnn_state.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/base/random.h"
 

@@ -5,7 +5,7 @@
 
 #include "arena/compute/element.h"
 #include "rnn/layer/dropout.h"
-#include "rnn/layer/ops_cuda.h"
+#include "rnn/cuda/ops_cuda.h"
 
 enum { THREADS = ASHLAR_OPS_THREADS, WORD_BITS = 32 };
 
@@ -100,19 +100,19 @@ static __device__ bool has_any(const uint32_t *words) {
 
 #undef ASHLAR_TYPE
 #define ASHLAR_TYPE f32
-#include "rnn/layer/ops_cuda_typed.cuh"
+#include "rnn/cuda/ops_cuda_typed.cuh"
 
 #undef ASHLAR_TYPE
 #define ASHLAR_TYPE f64
-#include "rnn/layer/ops_cuda_typed.cuh"
+#include "rnn/cuda/ops_cuda_typed.cuh"
 
 #undef ASHLAR_TYPE
 #define ASHLAR_TYPE f16
-#include "rnn/layer/ops_cuda_typed.cuh"
+#include "rnn/cuda/ops_cuda_typed.cuh"
 
 #undef ASHLAR_TYPE
 #define ASHLAR_TYPE bf16
-#include "rnn/layer/ops_cuda_typed.cuh"
+#include "rnn/cuda/ops_cuda_typed.cuh"
 
 ASHLAR_BEGIN_DECLS
 

@@ -5,7 +5,7 @@
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
 #include "rnn/layer/backend.h"
-#include "rnn/layer/cudnn_state.h"
+#include "rnn/cuda/cudnn_state.h"
 
 /* Whether H is small enough for PERSIST_SMALL, with PyTorch's limits. For an H between the limits
  * of forward and backward, PyTorch runs the two passes with different algorithms. Here all passes

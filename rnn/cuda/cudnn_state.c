@@ -1,6 +1,6 @@
 /* cudnn_state.c - loads cuDNN; makes and destroys a stack's descriptors and dropout states; checks
  * for each new rnn that cuDNN places the weights where ashlar's layout does. */
-#include "rnn/layer/cudnn_state.h"
+#include "rnn/cuda/cudnn_state.h"
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"

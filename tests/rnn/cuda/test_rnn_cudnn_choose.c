@@ -3,9 +3,9 @@
  *
  * Run on the fake driver with the fake cuDNN, whose persistent algorithms take full lengths only.
  */
-#include "tests/rnn/layer/rnn_cudnn_fixture.h"
+#include "tests/rnn/cuda/rnn_cudnn_fixture.h"
 
-#include "rnn/layer/cudnn_state.h"
+#include "rnn/cuda/cudnn_state.h"
 
 /* ---- the rule ---- */
 

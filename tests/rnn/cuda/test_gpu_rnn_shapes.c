@@ -2,7 +2,7 @@
  * test_gpu_rnn_shapes.c - one RNN of a CUDA device over batches of changing lengths and sizes: what
  * a shape leaves behind changes no other. Exits with 77 where there is no GPU.
  */
-#include "tests/rnn/layer/gpu_rnn_fixture.h"
+#include "tests/rnn/cuda/gpu_rnn_fixture.h"
 
 enum { INPUT = 5, HIDDEN = 8, LAYERS = 2 };
 
