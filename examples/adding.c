@@ -13,11 +13,11 @@ enum { T = 40, B = 32, STEPS = 1500 }; /* time steps, sequences, training steps 
 
 int main(void) {
     ashlar_rnn_config gru = {.hidden = 32, .layers = 1, .cell = ASHLAR_RNN_GRU};
-    ashlar_optimizer_config adam = {ASHLAR_OPTIMIZER_ADAM, .learning_rate = 0.005};
+    ashlar_model_start_options start = {.optimizer.kind = ASHLAR_OPTIMIZER_ADAM};
     ashlar_device *device;
     ashlar_allocator *memory;
     ashlar_model *m;
-    ashlar_optimizer *optimizer;
+    ashlar_optimizer *adam;
     ashlar_stats stats;
     struct {
         float x[T][B][2], sum[B];
@@ -33,10 +33,7 @@ int main(void) {
                       NULL);
     ashlar_model_batch b = {.batch = B, .steps = T, .loss = on->loss};
     b.inputs = (const void *[]){on->x, on->sum};
-    must(ashlar_model_commit(m, ASHLAR_REGIONS_ALL, NULL) ||
-         ashlar_model_init(m, ASHLAR_INIT_PYTORCH, 1, NULL) ||
-         ashlar_optimizer_create(ashlar_model_arena(m), &adam, NULL, &optimizer) ||
-         ashlar_model_warmup(m, &b, NULL, NULL));
+    must(ashlar_model_start(m, &start, &b, NULL, &adam));
     for (int step = 0; step < STEPS; step++, b.loss++) {
         for (int i = 0; i < B; i++) {
             const int first = rand() % (T / 2), second = T / 2 + rand() % (T / 2);
@@ -46,7 +43,7 @@ int main(void) {
             }
             on->sum[i] = on->x[first][i][0] + on->x[second][i][0];
         }
-        must(ashlar_model_step(m, optimizer, &b, 0.005, NULL) ||
+        must(ashlar_model_step(m, adam, &b, 0.005, NULL) ||
              ashlar_stream_synchronize(device, NULL));
     }
     ashlar_allocator_get_stats(memory, &stats);

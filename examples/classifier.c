@@ -13,12 +13,11 @@ enum { T = 24, B = 32, V = 8, STEPS = 400 }; /* longest, sequences, kinds of tok
 
 int main(int argc, char **argv) {
     ashlar_rnn_config gru = {.hidden = 16, .layers = 2, .cell = ASHLAR_RNN_GRU, .directions = 2};
-    ashlar_optimizer_config config = {ASHLAR_OPTIMIZER_ADAM, .learning_rate = 0.01};
+    ashlar_model_start_options start = {.optimizer.kind = ASHLAR_OPTIMIZER_ADAM, .file = argv[1]};
     ashlar_device *device;
     ashlar_allocator *memory;
     ashlar_model *m;
     ashlar_optimizer *adam;
-    ashlar_checkpoint *file;
     ashlar_stats stats;
     struct {
         int32_t tokens[T][B], classes[B], lengths[B];
@@ -35,12 +34,7 @@ int main(int argc, char **argv) {
     ashlar_model_loss(m, ASHLAR_LOSS_CROSS_ENTROPY, x, classes, NULL);
     ashlar_model_batch b = {.batch = B, .steps = T, .lengths = on->lengths, .loss = on->loss};
     b.inputs = (const void *[]){on->tokens, on->classes};
-    must(ashlar_model_commit(m, ASHLAR_REGIONS_ALL, NULL) ||
-         ashlar_model_init(m, ASHLAR_INIT_PYTORCH, 1, NULL) ||
-         ashlar_optimizer_create(ashlar_model_arena(m), &config, NULL, &adam) ||
-         ashlar_model_warmup(m, &b, NULL, NULL));
-    must(argc > 1 && (ashlar_checkpoint_open(argv[1], &file) ||
-                      ashlar_checkpoint_load(ashlar_model_arena(m), file, NULL, NULL, NULL)));
+    must(ashlar_model_start(m, &start, &b, NULL, &adam));
     for (uint32_t step = 0, random = 4321; step < STEPS; step++, b.loss++) {
         b.steps = 1 + (random >> 8) % T;
         for (int i = 0; i < B; i++) {

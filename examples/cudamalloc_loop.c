@@ -33,8 +33,7 @@ static double now_ms(void) {
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
-/* Buffers for a sequence of `length`, filled on the way forward and freed on the way back. Returns
- * the last byte of the last one. */
+/* Fill buffers for a sequence, and free them on the way back. Returns the last byte of the last. */
 static int step(size_t length) {
     unsigned char *buffers[LAYERS], last;
     const size_t bytes = length * WIDTH;

@@ -14,14 +14,14 @@ enum { T = 32, B = 16, V = 24, H = 24, STEPS = 300 };
 
 int main(int argc, char **argv) {
     ashlar_rnn_config lstm = {.hidden = H, .layers = 1, .cell = ASHLAR_RNN_LSTM};
-    ashlar_optimizer_config config = {ASHLAR_OPTIMIZER_ADAMW, .learning_rate = 0.01};
     ashlar_load_options once = {.flags = ASHLAR_CHECKPOINT_PARTIAL}; /* PyTorch saves it twice */
+    ashlar_model_start_options start = {
+        .optimizer.kind = ASHLAR_OPTIMIZER_ADAMW, .file = argv[1], .load = &once};
     double rate = argc > 2 ? atof(argv[2]) : 0.1;
     ashlar_device *device;
     ashlar_allocator *memory;
     ashlar_model *m;
     ashlar_optimizer *adam;
-    ashlar_checkpoint *file;
     ashlar_stats stats;
     struct {
         int32_t tokens[(T + 1) * B]; /* the first T * B are read, the last T * B are to be told */
@@ -39,12 +39,7 @@ int main(int argc, char **argv) {
     ashlar_model_loss(m, ASHLAR_LOSS_CROSS_ENTROPY, x, next, NULL);
     ashlar_model_batch b = {.batch = B, .steps = T, .loss = on->loss};
     b.inputs = (const void *[]){on->tokens, on->tokens + B};
-    must(ashlar_model_commit(m, ASHLAR_REGIONS_ALL, NULL) ||
-         ashlar_model_init(m, ASHLAR_INIT_PYTORCH, 1, NULL) ||
-         ashlar_optimizer_create(ashlar_model_arena(m), &config, NULL, &adam) ||
-         ashlar_model_warmup(m, &b, NULL, NULL));
-    must(argc > 1 && (ashlar_checkpoint_open(argv[1], &file) ||
-                      ashlar_checkpoint_load(ashlar_model_arena(m), file, &once, NULL, NULL)));
+    must(ashlar_model_start(m, &start, &b, NULL, &adam));
     for (uint32_t step = 0, random = 1; step < STEPS; step++, b.loss++) {
         random = random * 1664525 + 1013904223;
         b.steps = 1 + (random >> 8) % T;

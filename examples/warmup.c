@@ -8,14 +8,8 @@
 
 #include <ashlar/ashlar.h>
 
+#define must(failed) ((failed) ? (puts(ashlar_error_detail()), exit(1)) : (void)0)
 enum { BATCH = 32, WIDTH = 256, LAYERS = 4, LENGTH_MAX = 100, STEPS = 1000 };
-
-static void must(ashlar_status status) {
-    if (status != ASHLAR_OK) {
-        fprintf(stderr, "%s\n", ashlar_error_detail());
-        exit(1);
-    }
-}
 
 /* A step's allocations: forward keeps an activation for each layer, backward frees them and takes a
  * gradient for each. The work would be queued in between. */
@@ -40,8 +34,7 @@ int main(void) {
     ashlar_allocator *memory;
     ashlar_warmup_report report;
     ashlar_stats stats;
-    must(ashlar_device_open(NULL, &device));
-    must(ashlar_allocator_create(device, &memory));
+    must(ashlar_device_open(NULL, &device) || ashlar_allocator_create(device, &memory));
     const ashlar_warmup_options options = {
         .max_length = LENGTH_MAX, .dry_run = step, .user = memory};
     must(ashlar_allocator_warmup(memory, &options, &report));

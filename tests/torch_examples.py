@@ -7,6 +7,7 @@ which is that example, begin with the same weights: each step's loss has to be t
 or 77 where there is no PyTorch.
 """
 
+import ctypes
 import json
 import os
 import struct
@@ -27,10 +28,13 @@ STEPS, TOLERANCE = 20, 1e-6  # of the losses, relative
 
 
 class Draw:
-    """The generator of the examples."""
+    """The generators of the examples: their own, and rand()."""
+
+    C = ctypes.CDLL(None)
 
     def __init__(self, state):
         self.state = state
+        self.C.srand(1)
 
     def __call__(self, below):
         self.state = (self.state * 1664525 + 1013904223) % 2**32
@@ -39,6 +43,10 @@ class Draw:
     def again(self, below):
         """The number that the state gives without a step."""
         return (self.state >> 8) % below
+
+    def of_c(self, below):
+        """The next number of the C library's generator, which a program begins with the seed 1."""
+        return self.C.rand() % below
 
 
 def write(path, tensors):

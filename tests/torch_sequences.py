@@ -30,25 +30,20 @@ def unpacked(x, longest):
 
 
 class Seq2seq(Model):
+    """The decoder reads the embedding of the digit before, and zeros first."""
+
     def __init__(self):
         super().__init__()
-        self.digits = nn.Embedding(10, 24)
-        self.encoder, self.decoder = nn.LSTM(24, 96), nn.LSTM(24, 96)
-        self.linear = nn.Linear(96, 10)
+        self.digits = nn.Embedding(10, 16)
+        self.encoder, self.decoder = nn.GRU(16, 64), nn.GRU(16, 64)
+        self.linear = nn.Linear(64, 10)
 
     def loss(self, draw):
-        longest = 1 + draw(8)
-        rows = []
-        for i in range(64):
-            length = longest if i == 0 else 1 + draw(longest)
-            rows.append([1 + draw(9) for _ in range(length)])
-        lengths = [len(row) for row in rows]
-        targets = padded([row[::-1] for row in rows], longest)
-        before = torch.cat((torch.zeros(1, 64, dtype=torch.long), targets[:-1]))
-        _, states = self.encoder(packed(self.digits(padded(rows, longest)), lengths))
-        y, _ = self.decoder(packed(self.digits(before), lengths), states)
-        mask = padded([[1] * n for n in lengths], longest) > 0
-        return nn.functional.cross_entropy(self.linear(unpacked(y, longest))[mask], targets[mask])
+        digits = torch.tensor([draw.of_c(10) for _ in range(3 * 64)]).view(3, 64)
+        x = self.digits(digits)
+        before = torch.cat((torch.zeros(1, 64, 16), x[1:].flip(0)))
+        y, _ = self.decoder(before, self.encoder(x)[1])
+        return nn.functional.cross_entropy(self.linear(y).flatten(0, 1), digits.flip(0).flatten())
 
 
 class Ctc(Model):
@@ -56,29 +51,25 @@ class Ctc(Model):
 
     def __init__(self):
         super().__init__()
-        self.embedding = nn.Embedding(11, 32)
+        self.embedding = nn.Embedding(12, 32)
         self.lstm = nn.LSTM(32, 32, bidirectional=True)
         self.linear = nn.Linear(64, 6)
 
     def loss(self, draw):
-        longest = 9 + draw(8)
         sounds, labels = [], []
         for i in range(32):
-            label, left = 0, 0
-            length = longest if i == 0 else 1 + draw(longest)
+            label, length = 0, 1 + draw.of_c(16)
             sounds.append([])
             labels.append([])
-            for _ in range(length):
-                if left == 0:
-                    left = 2 + draw(3)
-                    label = 1 + (label + draw(4)) % 5
+            for t in range(length):
+                if t == 0 or draw.of_c(3) == 0:
+                    label = 1 + (label + draw.of_c(4)) % 5
                     labels[i].append(label)
-                sounds[i].append(2 * label - draw(2))
-                left -= 1
+                sounds[i].append(2 * label + draw.of_c(2))
         lengths, counts = [len(row) for row in sounds], [len(row) for row in labels]
-        y, _ = self.lstm(packed(self.embedding(padded(sounds, longest)), lengths))
-        logits = self.linear(unpacked(y, longest)).log_softmax(2)
-        return nn.functional.ctc_loss(logits, padded(labels, longest).t(), lengths, counts,
+        y, _ = self.lstm(packed(self.embedding(padded(sounds, 16)), lengths))
+        logits = self.linear(unpacked(y, 16)).log_softmax(2)
+        return nn.functional.ctc_loss(logits, padded(labels, 16).t(), lengths, counts,
                                       reduction="sum") / len(sounds)
 
 

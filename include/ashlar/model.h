@@ -817,6 +817,31 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_warmup(ashlar_model *mod
                                                                ashlar_stream stream,
                                                                ashlar_warmup_report *report);
 
+/* How a training begins. */
+typedef struct ashlar_model_start_options {
+    ashlar_optimizer_config optimizer;
+    ashlar_init_rule rule;
+    uint64_t seed;                   /* of the weights that are drawn, and of dropout */
+    const char *file;                /* whose weights take the place of those drawn; NULL: none */
+    const ashlar_load_options *load; /* of the file; NULL: all fields 0 */
+} ashlar_model_start_options;
+
+/* Start to train a model that is declared: ashlar_model_commit() with the regions that the
+ * optimizer needs, ashlar_model_init(), ashlar_checkpoint_load() if there is a file,
+ * ashlar_optimizer_create() and ashlar_model_warmup(), for a program that does nothing of its own
+ * in between.
+ *
+ * options   NULL: all fields 0
+ * largest   as of ashlar_model_warmup()
+ *
+ * Ownership: the caller owns *out; the model must outlive it.
+ * Stream:    as of these calls; waits for `stream` if there is a file.
+ * Errors:    those of these calls. The optimizer's values are checked and the file is opened first;
+ *            after a later error the model may be committed, and can only be destroyed. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_model_start(ashlar_model *model, const ashlar_model_start_options *options,
+                   const ashlar_model_batch *largest, ashlar_stream stream, ashlar_optimizer **out);
+
 /* Take and give back the memory of such a walk. Of the batch only sizes are read, and whether
  * pointers are NULL.
  *

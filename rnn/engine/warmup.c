@@ -1,5 +1,5 @@
 /* warmup.c - a model's warm-up over all lengths; then its walks and training steps are steps of the
- * allocator. */
+ * allocator. And the start of a training, which ends with that. */
 #include "allocator/base/random.h"
 #include "allocator/device/device_impl.h"
 #include "rnn/engine/engine.h"
@@ -81,4 +81,32 @@ ashlar_status ashlar_model_step(ashlar_model *m, ashlar_optimizer *optimizer,
     ASHLAR_FAIL_IF(!m->is_committed, ASHLAR_EINVAL, "model: not committed");
     ASHLAR_TRY(begin(m, &batch, stream));
     return end(m, train(m, optimizer, &batch, learning_rate, stream));
+}
+
+static ashlar_status fill_weights(ashlar_model *m, const ashlar_model_start_options *o,
+                                  const ashlar_checkpoint *file, ashlar_stream stream) {
+    ASHLAR_TRY(ashlar_model_commit(m, ashlar_optimizer_regions(&o->optimizer), stream));
+    ASHLAR_TRY(ashlar_model_init(m, o->rule, o->seed, stream));
+    return file == NULL ? ASHLAR_OK : ashlar_checkpoint_load(m->arena, file, o->load, stream, NULL);
+}
+
+ashlar_status ashlar_model_start(ashlar_model *m, const ashlar_model_start_options *options,
+                                 const ashlar_model_batch *largest, ashlar_stream stream,
+                                 ashlar_optimizer **out) {
+    const ashlar_model_start_options o = ASHLAR_OR_ZERO(ashlar_model_start_options, options);
+    ashlar_checkpoint *file = NULL;
+    ashlar_optimizer *optimizer;
+    ASHLAR_TRY(ashlar_optimizer_check(&o.optimizer));
+    ASHLAR_TRY(o.file == NULL ? ASHLAR_OK : ashlar_checkpoint_open(o.file, &file));
+    const ashlar_status filled = fill_weights(m, &o, file, stream);
+    ashlar_checkpoint_close(file);
+    ASHLAR_TRY(filled);
+    ASHLAR_TRY(ashlar_optimizer_create(m->arena, &o.optimizer, stream, &optimizer));
+    const ashlar_status status = ashlar_model_warmup(m, largest, stream, NULL);
+    if (status != ASHLAR_OK) {
+        ashlar_optimizer_destroy(optimizer);
+        return status;
+    }
+    *out = optimizer;
+    return ASHLAR_OK;
 }

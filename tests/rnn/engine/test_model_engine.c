@@ -1,7 +1,9 @@
 /* test_model_engine.c - what a model refuses, by name; weights that are tied, shared and frozen,
  * and by which names; an operation of the caller's; what draws differ; memory: failures, the dry
- * run, the warm-up; a step and a warm-up by one call. */
+ * run, the warm-up; a step, a warm-up and a start by one call. */
 #include "tests/rnn/engine/engine_fixture.h"
+
+#include <unistd.h>
 
 #include <ashlar/plan.h>
 
@@ -835,6 +837,121 @@ CASE_WITH(after_a_model_s_warm_up_walks_of_all_kinds_take_no_memory, open_live()
     wait_for(streams[0]);
     CHECK(counts_now().memory == before && stats_now().driver_calls_sealed == 0);
     ashlar_optimizer_destroy(optimizer);
+}
+
+/* ---- a start ---- */
+
+static char folder[32], path[48];
+
+static void remove_file(void) {
+    (void)unlink(path);
+    CHECK(rmdir(folder) == 0);
+}
+
+static bool open_saved(void) {
+    (void)snprintf(folder, sizeof folder, "/tmp/ashlar-start-XXXXXX");
+    if (!open_live() || mkdtemp(folder) == NULL || !check_at_end(remove_file)) {
+        return false;
+    }
+    (void)snprintf(path, sizeof path, "%s/weights", folder);
+    return ashlar_checkpoint_save(ashlar_model_arena(model), path, 0, NULL, 0, streams[0]) ==
+           ASHLAR_OK;
+}
+
+/* Declare the model anew, and start it. */
+static ashlar_status start(const ashlar_model_start_options *options,
+                           const ashlar_model_batch *largest, ashlar_optimizer **out) {
+    ashlar_model_destroy(model);
+    model = NULL;
+    ASHLAR_TRY(ashlar_model_create(allocator, ASHLAR_F64, &model));
+    declare_all(true);
+    return ashlar_model_start(model, options, largest, streams[0], out);
+}
+
+/* The file has the weights that the seed 1 draws, and no other draws. */
+CASE_WITH(a_start_is_what_its_parts_are, open_saved()) {
+    static const struct {
+        ashlar_init_rule rule;
+        uint64_t seed;
+        bool has_file, is_same;
+    } rows[] = {{ASHLAR_INIT_PYTORCH, 1, false, true},
+                {ASHLAR_INIT_PYTORCH, 2, false, false},
+                {ASHLAR_INIT_ASHLAR, 1, false, false},
+                {ASHLAR_INIT_ASHLAR, 2, true, true}};
+    const size_t bytes = region_count() * sizeof(double);
+    double first[GRADIENTS], parts[GRADIENTS];
+    ashlar_optimizer *optimizer;
+    memcpy(first, region(ASHLAR_REGION_PARAMETERS), bytes);
+    REQUIRE(ashlar_optimizer_create(ashlar_model_arena(model), &sgd, streams[0], &optimizer) ==
+            ASHLAR_OK);
+    CHECK(ashlar_model_step(model, optimizer, &batch, 0.1, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    memcpy(parts, region(ASHLAR_REGION_PARAMETERS), bytes);
+    ashlar_optimizer_destroy(optimizer);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const ashlar_model_start_options options = {.optimizer = sgd,
+                                                    .rule = rows[i].rule,
+                                                    .seed = rows[i].seed,
+                                                    .file = rows[i].has_file ? path : NULL};
+        REQUIRE(start(&options, &batch, &optimizer) == ASHLAR_OK);
+        wait_for(streams[0]);
+        CHECK((memcmp(first, region(ASHLAR_REGION_PARAMETERS), bytes) == 0) == rows[i].is_same);
+        CHECK(region(ASHLAR_REGION_MOMENT1) == NULL); /* which this optimizer does not need */
+        const uint64_t before = counts_now().memory;
+        CHECK(ashlar_model_step(model, optimizer, &batch, 0.1, streams[0]) == ASHLAR_OK);
+        wait_for(streams[0]);
+        CHECK((memcmp(parts, region(ASHLAR_REGION_PARAMETERS), bytes) == 0) == rows[i].is_same);
+        CHECK(counts_now().memory == before && stats_now().driver_calls_sealed == 0);
+        ashlar_optimizer_destroy(optimizer);
+    }
+}
+
+CASE_WITH(a_start_loads_as_its_options_say, open_saved()) {
+    static const ashlar_checkpoint_pair renames[] = {{"", "old."}};
+    const ashlar_load_options load = {.renames = renames, .rename_count = 1};
+    ashlar_model_start_options options = {.optimizer = sgd, .file = path, .load = &load};
+    ashlar_optimizer *optimizer = NULL;
+    CHECK_FAILS(start(&options, &batch, &optimizer), ASHLAR_EFORMAT, "not of this model");
+    CHECK(optimizer == NULL);
+}
+
+CASE_WITH(a_start_that_fails_for_want_of_host_memory_leaves_nothing_behind, open_saved()) {
+    const ashlar_model_start_options options = {.optimizer = sgd, .file = path};
+    unsigned long failures = 0;
+    bool is_over = false;
+    for (unsigned long n = 1; !is_over; n++) {
+        ashlar_optimizer *optimizer = NULL;
+        ashlar__host_fail_at(n);
+        const ashlar_status status = start(&options, &batch, &optimizer);
+        is_over = is_still_armed(n);
+        CHECK(status == ASHLAR_OK || is_short(status));
+        CHECK((optimizer != NULL) == (status == ASHLAR_OK));
+        failures += status != ASHLAR_OK;
+        wait_for(streams[0]);
+        ashlar_optimizer_destroy(optimizer);
+        ashlar_model_destroy(model);
+        model = NULL;
+        CHECK_ZU(stats_now().live_blocks, 1 + 2 * 3);
+    }
+    CHECK(failures > 50);
+}
+
+/* What is refused before the commit leaves the model as it was. */
+CASE_WITH(a_start_refuses_what_it_cannot_do, open_saved()) {
+    ashlar_model_start_options options = {.optimizer = sgd, .file = "/no/such/file"};
+    ashlar_model_batch b = batch;
+    ashlar_optimizer *optimizer = NULL;
+    CHECK_FAILS(start(&options, &batch, &optimizer), ASHLAR_EIO, "/no/such/file");
+    options = (ashlar_model_start_options){.optimizer.kind = ASHLAR_OPTIMIZER_COUNT};
+    CHECK(ashlar_model_start(model, &options, &batch, streams[0], &optimizer) == ASHLAR_EINVAL);
+    CHECK(ashlar_model_start(model, NULL, &batch, streams[0], &optimizer) == ASHLAR_OK);
+    ashlar_optimizer_destroy(optimizer);
+    optimizer = NULL;
+    CHECK_FAILS(ashlar_model_start(model, NULL, &batch, streams[0], &optimizer), ASHLAR_EINVAL,
+                "committed before");
+    b.loss = NULL;
+    CHECK_FAILS(start(NULL, &b, &optimizer), ASHLAR_EINVAL, "neither a loss nor an output");
+    CHECK(optimizer == NULL);
 }
 
 RUN_CASES()
