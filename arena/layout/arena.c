@@ -6,6 +6,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
+#include "allocator/core/core.h"
 #include "arena/layout/arena_impl.h"
 
 #define ROW(name, text, tag, layout) \
@@ -49,7 +50,7 @@ static ashlar_status block_bytes(const ashlar_arena *arena, const ashlar_allocat
     const size_t bytes = ashlar_arena_region_bytes(arena, region);
     const size_t more = bytes >= staggered_from ? STAGGER_BYTES : 0;
     return ashlar__add(bytes, more, out) &&
-                   ashlar__align_up(*out, ashlar_allocator_segment_granularity(allocator), out)
+                   ashlar__align_up(*out, ashlar__allocator_segment_granularity(allocator), out)
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EOVERFLOW, "a region of %zu bytes is too large", bytes);
 }

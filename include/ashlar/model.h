@@ -61,22 +61,18 @@ ASHLAR_API size_t ashlar_ops_work_bytes(const ashlar_ops *ops);
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ops_set_work(ashlar_ops *ops, void *work,
                                                                size_t bytes);
 
-/* Queue to += from, each sum rounded once: sums of gradients or of losses, say.
- *
- * to, from   [count] elements of the ops' type in device memory, count >= 1; they may not overlap
- *
- * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ops_add(const ashlar_ops *ops, void *to,
-                                                          const void *from, size_t count,
-                                                          ashlar_stream stream);
+/* How a software device computes. */
+typedef struct ashlar_cpu_info {
+    size_t threads;       /* that share its work, in the whole process */
+    const char *products; /* the name of its matrix products: "built-in, AVX2 and FMA" */
+} ashlar_cpu_info;
 
-/* How a software device computes: the threads that share its work, in the whole process, and the
- * name of its matrix products ("built-in, AVX2 and FMA"). Results do not depend on the threads.
+ASHLAR_API ashlar_cpu_info ashlar_cpu_get_info(void);
+
+/* Set the number of threads. Results do not depend on it.
  *
  * count   1 .., capped at the most there may be; no work may be running */
 ASHLAR_API void ashlar_cpu_set_threads(size_t count);
-ASHLAR_API size_t ashlar_cpu_threads(void);
-ASHLAR_API const char *ashlar_cpu_products(void);
 
 /* The structures below hold the arguments of one operation. All pointers in them are to device
  * memory; void pointers are to elements of the ops' type. The call copies its structure; buffers
@@ -246,7 +242,8 @@ typedef struct ashlar_columns_args {
 } ashlar_columns_args;
 
 /* Copy some columns of one matrix to columns of another: this joins two inputs side by side, and
- * splits the gradient of the joined input again. */
+ * splits the gradient of the joined input again. A whole array is one row: so one may be added to
+ * another, each sum rounded once. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_columns(const ashlar_ops *ops,
                                                                const ashlar_columns_args *args,
                                                                ashlar_stream stream);
@@ -275,36 +272,26 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_sampler_create(const ashlar_sampling_config *config, size_t classes, ashlar_sampler **out);
 ASHLAR_API void ashlar_sampler_destroy(ashlar_sampler *sampler); /* NULL is allowed */
 
-/* Draw a class.
- *
- * logits   [V] of type `dtype`, in host memory: ashlar_copy_to_host(), ashlar_stream_synchronize()
- * number   in [0, 1), from a generator of the program's. The kept classes divide this range among
- *          them, in the order of their numbers, in proportion to their probabilities; the class
- *          whose part contains `number` is drawn
- *
- * Threads: one at a time per sampler.
- * Errors:  ASHLAR_EINVAL (number, dtype, logits in a software device's memory), ASHLAR_EFORMAT (a
- *          logit is not finite): *out unchanged.
- * Cost:    O(V); with top_k or top_p a sort. Takes no memory. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_draw(ashlar_sampler *sampler,
-                                                               ashlar_dtype dtype,
-                                                               const void *logits, double number,
-                                                               int32_t *out);
-
 /* Draw a class from each of several rows of logits, on all threads: the next symbol of each of
  * several texts.
  *
  * samplers   [count], for as many classes each
- * logits     [count, V]
- * numbers    [count]
+ * logits     [count, V] of type `dtype`, in host memory: ashlar_copy_to_host(),
+ *            ashlar_stream_synchronize()
+ * numbers    [count], each in [0, 1), from a generator of the program's. The kept classes divide
+ *            this range among them, in the order of their numbers, in proportion to their
+ *            probabilities; the class whose part contains the number is drawn
  * out        [count]
  *
- * Errors: as above, of the first row that has one; the others are drawn. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_draw_all(ashlar_sampler *const *samplers,
-                                                                   size_t count, ashlar_dtype dtype,
-                                                                   const void *logits,
-                                                                   const double *numbers,
-                                                                   int32_t *out);
+ * Threads: one at a time per sampler.
+ * Errors:  ASHLAR_EINVAL (a number, dtype, logits in a software device's memory), ASHLAR_EFORMAT (a
+ *          logit is not finite), of the first row that has one: its *out is unchanged, the others
+ *          are drawn.
+ * Cost:    O(V) for each; with top_k or top_p a sort. Takes no memory. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_draw(ashlar_sampler *const *samplers,
+                                                               size_t count, ashlar_dtype dtype,
+                                                               const void *logits,
+                                                               const double *numbers, int32_t *out);
 
 /* ---- first values of weights ---- */
 
@@ -777,19 +764,16 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_run(ashlar_model *model,
  * another way (an optimizer, a checkpoint), prepare anew. Results have the bits of a walk without,
  * if that has at least 4 time steps and 4 rows.
  *
+ * to_bf16   round the copies of matrices to bf16, which halves what a walk of one step reads:
+ *           results have three digits. Only a software device reads an fp32 model so
+ *
  * Stream: queued.
- * Errors: ASHLAR_EINVAL (not committed), ASHLAR_EOVERFLOW, ASHLAR_EDRIVER, ASHLAR_EHOSTMEM, and
- *         those of ashlar_alloc().
- * Cost:   on a software device about as much memory as the weights, given back at that walk. A CUDA
- *         device reads weights as they are; nothing happens there. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_prepare(ashlar_model *model,
+ * Errors: ASHLAR_EINVAL (not committed; to_bf16), ASHLAR_EOVERFLOW, ASHLAR_EDRIVER,
+ * ASHLAR_EHOSTMEM, and those of ashlar_alloc(). Cost:   on a software device about as much memory
+ * as the weights, given back at that walk. A CUDA device reads weights as they are; nothing happens
+ * there. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_prepare(ashlar_model *model, bool to_bf16,
                                                                 ashlar_stream stream);
-
-/* The same with matrices rounded to bf16, which halves what a walk of one step reads: results have
- * three digits. Errors: as above, and ASHLAR_EINVAL (only a software device reads an fp32 model
- * so). */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_prepare_bf16(ashlar_model *model,
-                                                                     ashlar_stream stream);
 
 /* A training step: clear the loss and the gradients, walk, update the weights.
  *

@@ -204,17 +204,3 @@ ASHLAR_OPS_PUBLIC_MAP(DEFINE_OP)
         return ops->backend->op(ops, args, stream);                                         \
     }
 ASHLAR_OPS_MAP(DEFINE_UNCHECKED)
-
-ashlar_status ashlar_ops_add(const ashlar_ops *ops, void *to, const void *from, size_t count,
-                             ashlar_stream stream) {
-    const ashlar_map_args args = {
-        .kind = ASHLAR_MAP_COPY, .count = count, .a = from, .out = to, .adds = true};
-    const size_t bytes = count * ashlar_dtype_bytes(ops->dtype);
-    ASHLAR_FAIL_IF(count == 0, ASHLAR_EINVAL, "ashlar_ops_add: a size is 0");
-    ASHLAR_TRY(ashlar__check_operands(
-        ops->device, "ashlar_ops_add",
-        (const ashlar_operand[]){{.name = "to", .ptr = to, .bytes = bytes, .is_needed = true},
-                                 {.name = "from", .ptr = from, .bytes = bytes, .is_needed = true},
-                                 {0}}));
-    return ops->backend->map(ops, &args, stream);
-}

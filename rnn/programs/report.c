@@ -269,8 +269,8 @@ static void put_config(ashlar_json_writer *w, const ashlar_train_config *c,
     ashlar__json_add_bool(w, "plan", !c->without_plan);
     ashlar__json_add_bool(w, "pad", ashlar__train_pads(c));
     ashlar__json_add_bool(w, "graphs", c->graphs);
-    ashlar__json_add_string(w, "blas", ashlar_cpu_products());
-    ashlar__json_add_uint64(w, "threads", (uint64_t)ashlar_cpu_threads());
+    ashlar__json_add_string(w, "blas", ashlar_cpu_get_info().products);
+    ashlar__json_add_uint64(w, "threads", (uint64_t)ashlar_cpu_get_info().threads);
     ashlar__json_close_object(w);
 }
 

@@ -28,7 +28,7 @@ static ashlar_train_command defaults(void) {
         .recompute = "0",
         .sample_bytes = 400,
         .timeout_s = 120,
-        .threads = ashlar_cpu_threads(),
+        .threads = ashlar_cpu_get_info().threads,
     };
     ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &c.train.optimizer);
     c.train.optimizer.learning_rate = 0.004;

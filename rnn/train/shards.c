@@ -7,11 +7,24 @@
  * Odd. */
 static const uint64_t RANK_STRIDE = UINT64_C(0x8ebc6af09c88c6e3);
 
+/* to += from, arrays of `count` elements. */
+static ashlar_status add(const ashlar_ops *ops, void *to, const void *from, size_t count,
+                         ashlar_stream stream) {
+    const ashlar_columns_args args = {.rows = 1,
+                                      .width = count,
+                                      .from = from,
+                                      .from_stride = count,
+                                      .to = to,
+                                      .to_stride = count,
+                                      .adds = true};
+    return ashlar_copy_columns(ops, &args, stream);
+}
+
 /* The gradient region += `from`, which has the region's layout; all of it has the model's type. */
 static ashlar_status add_gradients(const ashlar_trainer *t, const void *from) {
     const size_t bytes = ashlar_arena_region_bytes(t->arena, ASHLAR_REGION_GRADIENTS);
-    return ashlar_ops_add(t->sums.ops, ashlar_arena_region(t->arena, ASHLAR_REGION_GRADIENTS), from,
-                          bytes / ashlar_dtype_bytes(t->config.dtype), t->stream);
+    return add(t->sums.ops, ashlar_arena_region(t->arena, ASHLAR_REGION_GRADIENTS), from,
+               bytes / ashlar_dtype_bytes(t->config.dtype), t->stream);
 }
 
 /* ---- set-up ---- */
@@ -130,8 +143,7 @@ static ashlar_status fold(ashlar_trainer *t, size_t i, size_t count) {
 static ashlar_status add_losses(const ashlar_trainer *t, double *losses, size_t count) {
     for (size_t distance = 1; distance < count; distance *= 2) {
         for (size_t i = 0; i < count; i += 2 * distance) {
-            ASHLAR_TRY(ashlar_ops_add(t->sums.ops_of_losses, &losses[i], &losses[i + distance], 1,
-                                      t->stream));
+            ASHLAR_TRY(add(t->sums.ops_of_losses, &losses[i], &losses[i + distance], 1, t->stream));
         }
     }
     return ASHLAR_OK;

@@ -220,7 +220,7 @@ static ashlar_status read_step_memory(const ashlar_trainer *t, const ashlar_warm
         .plan_bytes = need.plan_bytes,
         .gap = (double)need.plan_bytes / (double)need.bound_bytes - 1,
         .hits = plan.hits - warm->plan.hits,
-        .misses = ashlar_plan_miss_total(&plan) - ashlar_plan_miss_total(&warm->plan),
+        .misses = plan.miss_count - warm->plan.miss_count,
         .steps_replayed = plan.steps_replayed - warm->plan.steps_replayed,
     };
     return ASHLAR_OK;

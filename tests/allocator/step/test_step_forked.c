@@ -164,10 +164,9 @@ static void *work(void *of) {
 }
 
 static bool set_up_two(void) {
-    ashlar_config config;
+    ashlar_config config = {0};
     bool is_good =
         setenv("ASHLAR_CONF", "leaks=on", 1) == 0 && set_up_cached("memory=256MiB", 4 * MIB);
-    ashlar_config_init(&config);
     config.report_leaks = true;
     is_good = is_good && ashlar_allocator_create_with(device, &config, &second) == ASHLAR_OK;
     for (int i = 0; i < KEPT && is_good; i++) {

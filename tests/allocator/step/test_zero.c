@@ -12,8 +12,7 @@
 #define LATE "memory=16MiB,mode=adversarial,seed=11"
 
 static bool set_up_with(const char *spec, ashlar_guard guard, bool is_zeroed) {
-    ashlar_config config;
-    ashlar_config_init(&config);
+    ashlar_config config = {0};
     config.zero_blocks = is_zeroed;
     config.guard = guard;
     report_count = 0;

@@ -40,8 +40,7 @@ static void take_a_while(ashlar_driver_fn fn) {
 
 /* share: of the second, whose memory comes in segments then. */
 static bool set_up_two(const char *spec, bool shares) {
-    ashlar_config config;
-    ashlar_config_init(&config);
+    ashlar_config config = {0};
     config.cache_bytes = ASHLAR_CACHE_NONE;
     config.shares_memory = shares;
     (void)alarm(HANG_SECONDS);

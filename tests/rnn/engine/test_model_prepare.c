@@ -80,7 +80,7 @@ static void run(ashlar_walk walk, size_t steps) {
 static void check_whole(float want[T][B][OUT]) {
     run(ASHLAR_WALK_PREDICT, T);
     memcpy(want, on->y, sizeof on->y);
-    CHECK(ashlar_model_prepare(model, streams[1]) == ASHLAR_OK);
+    CHECK(ashlar_model_prepare(model, false, streams[1]) == ASHLAR_OK);
     memset(on->y, 0, sizeof on->y);
     run(ASHLAR_WALK_PREDICT, T);
     CHECK(memcmp(want, on->y, sizeof on->y) == 0);
@@ -129,7 +129,7 @@ CASE_WITH(other_weights_are_read_when_they_are_prepared, open_lstm()) {
     float want[T][B][OUT];
     check_whole(want);
     change_weights(); /* but for the biases of the linear layer, all has been copied */
-    CHECK(ashlar_model_prepare(model, streams[1]) == ASHLAR_OK);
+    CHECK(ashlar_model_prepare(model, false, streams[1]) == ASHLAR_OK);
     run(ASHLAR_WALK_PREDICT, T);
     CHECK(memcmp(want, on->y, sizeof on->y) != 0);
 }
@@ -147,7 +147,7 @@ CASE_WITH(a_training_gives_the_copies_back, open_lstm()) {
     run(ASHLAR_WALK_PREDICT, T);
     memcpy(changed, on->y, sizeof changed);
     CHECK(memcmp(want, changed, sizeof want) != 0);
-    CHECK(ashlar_model_prepare(model, streams[1]) == ASHLAR_OK);
+    CHECK(ashlar_model_prepare(model, false, streams[1]) == ASHLAR_OK);
     run(ASHLAR_WALK_PREDICT, T);
     CHECK(memcmp(changed, on->y, sizeof changed) == 0);
     CHECK(ashlar_model_init(model, ASHLAR_INIT_PYTORCH, 5, streams[1]) == ASHLAR_OK);
@@ -165,7 +165,7 @@ CASE_WITH(a_preparation_that_fails_leaves_the_weights, open_lstm()) {
     memcpy(want, on->y, sizeof want);
     for (uint64_t n = 1; n <= 2; n++) { /* the stack's, and the linear layer's */
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
-        CHECK(ashlar_model_prepare(model, streams[1]) == ASHLAR_EDRIVER);
+        CHECK(ashlar_model_prepare(model, false, streams[1]) == ASHLAR_EDRIVER);
         CHECK_ZU(stats_now().live_blocks, live);
     }
     run(ASHLAR_WALK_PREDICT, T);
@@ -175,7 +175,7 @@ CASE_WITH(a_preparation_that_fails_leaves_the_weights, open_lstm()) {
 CASE_WITH(a_model_without_an_arena_is_refused, set_up("memory=64MiB")) {
     ashlar_model *m = NULL;
     REQUIRE(ashlar_model_create(allocator, ASHLAR_F32, &m) == ASHLAR_OK);
-    CHECK_FAILS(ashlar_model_prepare(m, NULL), ASHLAR_EINVAL, "not committed");
+    CHECK_FAILS(ashlar_model_prepare(m, false, NULL), ASHLAR_EINVAL, "not committed");
     ashlar_model_destroy(m);
 }
 

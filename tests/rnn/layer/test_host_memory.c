@@ -173,12 +173,14 @@ CASE_WITH(lengths_that_the_host_reads_are_the_host_s, set_up_memory(SOFT)) {
 
 CASE_WITH(logits_that_the_host_reads_are_the_host_s, set_up_memory(SOFT)) {
     const ashlar_sampling_config config = {.temperature = 1};
+    const double number = 0.5;
     ashlar_sampler *sampler;
     int32_t drawn;
     CHECK(ashlar_sampler_create(&config, 3, &sampler) == ASHLAR_OK);
-    CHECK_FAILS(ashlar_sampler_draw(sampler, ASHLAR_F32, on_device, 0.5, &drawn), ASHLAR_EINVAL,
+    CHECK_FAILS(ashlar_sampler_draw(&sampler, 1, ASHLAR_F32, on_device, &number, &drawn),
+                ASHLAR_EINVAL,
                 "ashlar_sampler_draw: logits is in device memory; the host reads it");
-    CHECK(ashlar_sampler_draw(sampler, ASHLAR_F32, on_host, 0.5, &drawn) == ASHLAR_OK);
+    CHECK(ashlar_sampler_draw(&sampler, 1, ASHLAR_F32, on_host, &number, &drawn) == ASHLAR_OK);
     ashlar_sampler_destroy(sampler);
     give_device_memory();
 }

@@ -251,7 +251,7 @@ CASE(a_model_in_fp64_is_not_read_as_bf16) {
     sampler = NULL;
     CHECK_FAILS(ashlar__text_sampler_create(&sampled, &config, &sampler), ASHLAR_EINVAL, "--bf16");
     CHECK(sampler == NULL);
-    CHECK(ashlar_model_prepare_bf16(sampled.model, streams[1]) == ASHLAR_EINVAL);
+    CHECK(ashlar_model_prepare(sampled.model, true, streams[1]) == ASHLAR_EINVAL);
 }
 
 CASE_WITH(more_texts_than_can_be_addressed_are_refused, open_lively_model("memory=64MiB")) {
