@@ -84,7 +84,7 @@ ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *conf
     }
 }
 
-unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config) {
+unsigned ashlar__optimizer_regions(const ashlar_optimizer_config *config) {
 #define MOMENTS(name, function, moment1, moment2)                                            \
     [ASHLAR_ALGORITHM_##name] = ((moment1) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) : 0) | \
                                 ((moment2) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2) : 0),
@@ -177,9 +177,11 @@ ashlar_status ashlar__optimizer_take(ashlar_optimizer_config *config,
     return check_scaling(config);
 }
 
-ashlar_status ashlar_optimizer_check(const ashlar_optimizer_config *config) {
+ashlar_status ashlar_optimizer_complete(ashlar_optimizer_config *config) {
     ashlar_optimizer_config taken;
-    return ashlar__optimizer_take(&taken, config);
+    ASHLAR_TRY(ashlar__optimizer_take(&taken, config));
+    *config = taken;
+    return ASHLAR_OK;
 }
 
 /* ---- schedules ---- */
@@ -215,12 +217,6 @@ static ashlar_status check_schedule(const ashlar_schedule *s) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_schedule_check(const ashlar_schedule *schedule) {
-    ashlar_schedule s = ASHLAR_OR_ZERO(ashlar_schedule, schedule);
-    s.gamma = chosen(s.gamma, 0.1);
-    return check_schedule(&s);
-}
-
 static double cosine(const ashlar_schedule *s, uint64_t step) {
     const double pi = 3.14159265358979323846;
     const uint64_t start = s->warmup_steps > 0 ? s->warmup_steps : 1;
@@ -250,5 +246,5 @@ static double rate_of(const ashlar_schedule *s, uint64_t step) {
 double ashlar_schedule_rate(const ashlar_schedule *schedule, uint64_t step) {
     ashlar_schedule s = ASHLAR_OR_ZERO(ashlar_schedule, schedule);
     s.gamma = chosen(s.gamma, 0.1);
-    return rate_of(&s, step);
+    return check_schedule(&s) == ASHLAR_OK ? rate_of(&s, step) : (double)NAN;
 }

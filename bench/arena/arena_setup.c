@@ -85,8 +85,7 @@ static ashlar_status make_arena(ashlar_arena_setup *s, const ashlar_arena_case *
     const ashlar_optimizer_config config = adamw();
     ASHLAR_TRY(ashlar_arena_create(&s->arena));
     ASHLAR_TRY(which->declare(s->arena, is_smoke));
-    ASHLAR_TRY(
-        ashlar_arena_commit(s->arena, s->allocator, s->stream, ashlar_optimizer_regions(&config)));
+    ASHLAR_TRY(ashlar_arena_commit(s->arena, s->allocator, s->stream, ASHLAR_REGIONS_TRAINING));
     ASHLAR_TRY(ashlar__arena_case_fill(s->arena, VALUES_SEED, s->stream));
     return ashlar_optimizer_create(s->arena, &config, s->stream, &s->optimizer);
 }
@@ -252,9 +251,12 @@ static ashlar_status run_arena(ashlar_arena_setup *s, ashlar_arena_operation ope
     case ASHLAR_ARENA_OPERATION_ZERO:
         return ashlar_arena_zero(s->arena, ASHLAR_REGION_GRADIENTS, s->stream);
     case ASHLAR_ARENA_OPERATION_NORM:
-        return ashlar_optimizer_sum(s->optimizer, 0,
-                                    ashlar_arena_region_bytes(s->arena, ASHLAR_REGION_PARAMETERS),
-                                    s->stream);
+        return ashlar_optimizer_step_with(
+            s->optimizer,
+            &(ashlar_optimizer_call){
+                .parts = ASHLAR_OPTIMIZER_SUM,
+                .bytes = ashlar_arena_region_bytes(s->arena, ASHLAR_REGION_PARAMETERS)},
+            s->stream);
     case ASHLAR_ARENA_OPERATION_FLATTEN:
         return ashlar_arena_flatten(s->arena, ASHLAR_REGION_PARAMETERS, s->items,
                                     ashlar_arena_tensor_count(s->arena), NULL, s->stream, NULL);

@@ -67,6 +67,10 @@ typedef enum ashlar_region {
 /* Sets of regions: one bit for each region. */
 #define ASHLAR_REGION_BIT(region) (1u << (region))
 #define ASHLAR_REGIONS_INFERENCE ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS)
+/* To train with an optimizer, which adds the moments that it uses: ashlar_optimizer_create(). */
+#define ASHLAR_REGIONS_TRAINING                                              \
+    (ASHLAR_REGIONS_INFERENCE | ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS) | \
+     ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER))
 #define ASHLAR_REGIONS_ALL (ASHLAR_REGION_BIT(ASHLAR_REGION_COUNT) - 1)
 
 /* How an optimizer treats a tensor. All fields 0: nothing special. */

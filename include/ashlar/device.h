@@ -237,7 +237,7 @@ ASHLAR_API void ashlar_device_host_free(ashlar_device *device, void *ptr); /* NU
  *
  * Between begin and end the work does not run. A launch repeats the calls with the arguments that
  * they had, so what differs from launch to launch has to lie in memory: the fields `..._at` of an
- * ashlar_model_batch, the rate of ashlar_optimizer_step_at(). Memory that was taken and given back
+ * ashlar_model_batch, rate_at of an ashlar_optimizer_call. Memory that was taken and given back
  * during the capture must be the graph's own while it is launched: that of a planned step, taken
  * anew before each launch (ashlar_model_dry_run()), or of a pool (ashlar_graph_pool_begin()). The
  * thread that begins a graph queues all of its work: the arguments of its ashlar_launch() calls

@@ -674,8 +674,7 @@ ASHLAR_API void ashlar_model_operation(ashlar_model *model, const ashlar_operati
 
 /* End the declarations: make the arena, and take memory for the weights, which are 0.
  *
- * regions   of the arena: ASHLAR_REGIONS_INFERENCE, ASHLAR_REGIONS_ALL, or what
- *           ashlar_optimizer_regions() says
+ * regions   of the arena: ASHLAR_REGIONS_INFERENCE, or to train ASHLAR_REGIONS_TRAINING
  *
  * Stream: the regions are cleared on `stream`.
  * Errors: the first of the declarations'; those of ashlar_arena_commit(). */

@@ -1,6 +1,7 @@
 /* train_command.c - the command line of ashlar-train: its options, their defaults and checks. */
 #include "rnn/programs/train_program.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -290,8 +291,10 @@ ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_com
         ASHLAR_TRY(read_fit(&given));
         given.train.schedule.rate = given.train.optimizer.learning_rate;
         given.train.schedule.total_steps = given.train.steps;
-        ASHLAR_TRY(ashlar_schedule_check(&given.train.schedule));
-        ASHLAR_TRY(ashlar_optimizer_check(&given.train.optimizer));
+        if (isnan(ashlar_schedule_rate(&given.train.schedule, 1))) {
+            return ASHLAR_EINVAL; /* the detail says why */
+        }
+        ASHLAR_TRY(ashlar_optimizer_complete(&given.train.optimizer));
         ASHLAR_TRY(check_command(&given));
     }
     *out = given;

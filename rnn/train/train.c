@@ -1,6 +1,8 @@
 /* train.c - creates a trainer, runs its phases and reports on them. */
 #include "rnn/train/train.h"
 
+#include <math.h>
+
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/train/train_impl.h"
@@ -50,8 +52,8 @@ static ashlar_status open_model(ashlar_trainer *t) {
     const ashlar_train_config *c = &t->config;
     const ashlar_text_model_config config = model_config(c);
     ashlar_model_need need;
-    ASHLAR_TRY(ashlar__text_model_create(t->allocator, t->stream, &config,
-                                         ashlar_optimizer_regions(&c->optimizer), &t->model));
+    ASHLAR_TRY(ashlar__text_model_create(t->allocator, t->stream, &config, ASHLAR_REGIONS_TRAINING,
+                                         &t->model));
     t->arena = ashlar_model_arena(t->model);
     if (c->measured == NULL) {
         ASHLAR_TRY(ashlar_model_init(t->model, ASHLAR_INIT_ASHLAR, c->seed, t->stream));
@@ -109,7 +111,9 @@ static ashlar_status set_ranges(ashlar_trainer *t) {
 
 static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {
     ashlar_device_get_counts(t->device, &t->at_start);
-    ASHLAR_TRY(ashlar_schedule_check(&t->config.schedule));
+    if (isnan(ashlar_schedule_rate(&t->config.schedule, 1))) {
+        return ASHLAR_EINVAL; /* the detail says why */
+    }
     ASHLAR_TRY(ashlar__batches_init(&t->batches, corpus, &t->config));
     const size_t lengths = t->batches.max_length + 1;
     ASHLAR_HOST_NEW(t->seen_lengths, lengths, "no host memory for %zu lengths", lengths);

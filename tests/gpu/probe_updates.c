@@ -66,8 +66,7 @@ static ashlar_status open_arena(updates *u, const ashlar_optimizer_config *confi
                                 ashlar_dtype dtype, size_t elements) {
     ASHLAR_TRY(ashlar_arena_create(&u->arena));
     ASHLAR_TRY(ashlar_arena_add(u->arena, "weights", dtype, 1, &elements, NULL));
-    ASHLAR_TRY(
-        ashlar_arena_commit(u->arena, u->allocator, u->stream, ashlar_optimizer_regions(config)));
+    ASHLAR_TRY(ashlar_arena_commit(u->arena, u->allocator, u->stream, ASHLAR_REGIONS_TRAINING));
     ASHLAR_TRY(ashlar_arena_zero(u->arena, ASHLAR_REGION_PARAMETERS, u->stream));
     ASHLAR_TRY(ashlar_arena_zero(u->arena, ASHLAR_REGION_GRADIENTS, u->stream));
     ASHLAR_TRY(ashlar_optimizer_create(u->arena, config, u->stream, &u->optimizer));
@@ -96,10 +95,17 @@ static ashlar_status queue(const updates *u, work what, size_t bytes) {
     const size_t all = ashlar_arena_region_bytes(u->arena, ASHLAR_REGION_PARAMETERS);
     switch (what) {
     case SUM:
-        return ashlar_optimizer_sum(u->optimizer, 0, all, u->stream);
+        return ashlar_optimizer_step_with(
+            u->optimizer, &(ashlar_optimizer_call){.parts = ASHLAR_OPTIMIZER_SUM, .bytes = all},
+            u->stream);
     case UPDATE: /* no element may be updated twice between decisions */
-        ASHLAR_TRY(ashlar_optimizer_decide(u->optimizer, 1, u->stream));
-        return ashlar_optimizer_update(u->optimizer, 0, all, 1e-3, u->stream);
+        return ashlar_optimizer_step_with(
+            u->optimizer,
+            &(ashlar_optimizer_call){.parts = ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE,
+                                     .learning_rate = 1e-3,
+                                     .gradient_scale = 1,
+                                     .bytes = all},
+            u->stream);
     default:
         return ashlar_copy(u->device, u->to, u->from, bytes / 2, u->stream);
     }

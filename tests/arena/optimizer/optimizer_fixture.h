@@ -48,6 +48,11 @@ static inline ashlar_optimizer_config defaults(ashlar_optimizer_kind kind) {
     return config;
 }
 
+static inline ashlar_status check_config(const ashlar_optimizer_config *config) {
+    ashlar_optimizer_config copy = *config;
+    return ashlar_optimizer_complete(&copy);
+}
+
 /* Steps that are large, and clipped at times. */
 static inline ashlar_optimizer_config adamw(void) {
     ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
@@ -123,7 +128,7 @@ static inline bool open_arena(const char *spec, const tensor_case *tensors, size
 /* With drawn parameters. */
 static inline bool open_optimizer_of(const char *spec, const tensor_case *tensors, size_t count,
                                      const ashlar_optimizer_config *config) {
-    if (!open_arena(spec, tensors, count, ashlar_optimizer_regions(config)) ||
+    if (!open_arena(spec, tensors, count, ASHLAR_REGIONS_TRAINING) ||
         ashlar_optimizer_create(arena, config, streams[0], &optimizer) != ASHLAR_OK) {
         return false;
     }
@@ -148,9 +153,29 @@ static inline bool open_adamw(void) {
     return open_optimizer(&config);
 }
 
+static inline ashlar_status sum_range(size_t offset, size_t bytes) {
+    const ashlar_optimizer_call call = {
+        .parts = ASHLAR_OPTIMIZER_SUM, .offset = offset, .bytes = bytes};
+    return ashlar_optimizer_step_with(optimizer, &call, streams[0]);
+}
+
+static inline ashlar_status decide(double gradient_scale) {
+    const ashlar_optimizer_call call = {.parts = ASHLAR_OPTIMIZER_DECIDE,
+                                        .gradient_scale = gradient_scale};
+    return ashlar_optimizer_step_with(optimizer, &call, streams[0]);
+}
+
+static inline ashlar_status update_range(size_t offset, size_t bytes, double learning_rate) {
+    const ashlar_optimizer_call call = {.parts = ASHLAR_OPTIMIZER_UPDATE,
+                                        .learning_rate = learning_rate,
+                                        .offset = offset,
+                                        .bytes = bytes};
+    return ashlar_optimizer_step_with(optimizer, &call, streams[0]);
+}
+
 static inline ashlar_optimizer_state state_now(void) {
     ashlar_optimizer_state state = {0};
-    CHECK(ashlar_optimizer_copy_state_to_host(optimizer, &state, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_optimizer_copy_state_to_host(optimizer, &state, NULL, streams[0]) == ASHLAR_OK);
     wait_for(streams[0]);
     return state;
 }

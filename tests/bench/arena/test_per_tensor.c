@@ -49,8 +49,7 @@ static ashlar_status make_all(double clip_norm) {
     const ashlar_optimizer_config config = adamw(clip_norm);
     ashlar_status status = declare();
     if (status == ASHLAR_OK) {
-        status =
-            ashlar_arena_commit(arena, allocator, streams[0], ashlar_optimizer_regions(&config));
+        status = ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_TRAINING);
     }
     if (status == ASHLAR_OK) {
         status = ashlar__arena_case_fill(arena, 3, streams[0]);

@@ -197,7 +197,8 @@ CASE_WITH(a_rate_is_refused_on_the_host, set_up_memory(SOFT)) {
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
     CHECK(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_OK);
     CHECK(ashlar_optimizer_step(optimizer, rate, 1, streams[0]) == ASHLAR_OK);
-    CHECK_FAILS(ashlar_optimizer_step_at(optimizer, &rate, 1, 1, streams[0]), ASHLAR_EINVAL,
+    const ashlar_optimizer_call call = {.learning_rate = 1, .rate_at = &rate, .gradient_scale = 1};
+    CHECK_FAILS(ashlar_optimizer_step_with(optimizer, &call, streams[0]), ASHLAR_EINVAL,
                 "ashlar_optimizer_step: rate_at, 8 bytes");
     CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
     ashlar_optimizer_destroy(optimizer);
