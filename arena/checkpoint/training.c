@@ -168,7 +168,7 @@ ashlar_status ashlar_training_save(const ashlar_arena *arena, const ashlar_optim
                                    ashlar_stream stream) {
     ashlar_training_state now = *state;
     updates_work w;
-    ASHLAR_FAIL_IF(ashlar_arena_regions(arena) == 0, ASHLAR_EINVAL,
+    ASHLAR_FAIL_IF(ashlar__arena_regions(arena) == 0, ASHLAR_EINVAL,
                    "checkpoint: the arena is not committed");
     ashlar_status status = open_updates(&w, arena);
     ASHLAR_THEN(status, ashlar_optimizer_copy_state_to_host(optimizer, &now.optimizer, w.updates,

@@ -165,6 +165,9 @@ ashlar_status ashlar_arena_add_group(ashlar_arena *arena, size_t bytes,
         }
         return status;
     }
+    for (size_t i = before; i < arena->tensor_count; i++) {
+        arena->elements += arena->tensors[i].info.elements;
+    }
     enter_names(arena, before);
     arena->groups[arena->group_count++] =
         (ashlar_arena_group){.bytes = bytes, .dtype = specs[0].dtype};
@@ -259,7 +262,7 @@ static ashlar_status report(const gaps *g, const gap *at, size_t i, unsigned cha
         ASHLAR_EDAMAGE,
         "byte %zu of the %s (%p) is 0x%02x, in the padding %s%s; padding is zero: "
         "something wrote past the end of a tensor",
-        at->offset + i, ashlar_region_text(at->region), (const void *)(base + at->offset + i),
+        at->offset + i, ashlar__region_text(at->region), (const void *)(base + at->offset + i),
         value, at->before < arena->tensor_count ? "behind tensor " : "before the first tensor",
         at->before < arena->tensor_count ? arena->tensors[at->before].name : "");
 }

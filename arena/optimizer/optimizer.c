@@ -50,11 +50,11 @@ static ashlar_status complete_arena(ashlar_arena *arena, const ashlar_optimizer_
  * which take more memory than its partial sum. A further run ends at most one chunk early. */
 static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
     void *block = NULL;
-    const size_t tensors = ashlar_arena_tensor_count(o->arena);
+    const size_t tensors = o->arena->tensor_count;
     o->bytes = sizeof *o->scalars + tensors * (sizeof *o->histories + sizeof *o->runs) +
                (o->table.chunk_count + tensors) * sizeof *o->partials;
-    const ashlar_status status = ashlar_alloc_tagged(ashlar_arena_allocator(o->arena), o->bytes,
-                                                     ASHLAR_TAG_MOMENTS, stream, &block);
+    const ashlar_status status =
+        ashlar_alloc_tagged(o->arena->allocator, o->bytes, ASHLAR_TAG_MOMENTS, stream, &block);
     if (status == ASHLAR_OK) {
         o->scalars = block;
         o->histories = (ashlar_optimizer_history *)(void *)(o->scalars + 1);
@@ -68,8 +68,8 @@ static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
 
 /* As if no tensor had been updated, or missed a step. */
 static ashlar_status clear_histories(const ashlar_optimizer *o, ashlar_stream stream) {
-    return ashlar_fill(o->device, o->histories, 0,
-                       ashlar_arena_tensor_count(o->arena) * sizeof *o->histories, stream);
+    return ashlar_fill(o->device, o->histories, 0, o->arena->tensor_count * sizeof *o->histories,
+                       stream);
 }
 
 /* Write the state before the first step. */
@@ -87,7 +87,7 @@ static ashlar_optimizer_job begin_job(const ashlar_optimizer *o, unsigned passes
                                   .passes = passes,
                                   .scalars = o->scalars,
                                   .histories = o->histories,
-                                  .history_count = ashlar_arena_tensor_count(o->arena),
+                                  .history_count = o->arena->tensor_count,
                                   .shape = o->table.shape,
                                   .partials = o->partials,
                                   .gradient_scale = 1};
@@ -105,8 +105,8 @@ static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_jo
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const ashlar_region region = (ashlar_region)i;
         operands[i + 2] =
-            (ashlar_operand){ashlar_region_text(region), ashlar_arena_region(o->arena, region),
-                             ashlar_arena_region_bytes(o->arena, region), false};
+            (ashlar_operand){ashlar__region_text(region), ashlar_arena_region(o->arena, region),
+                             ashlar__arena_region_bytes(o->arena, region), false};
     }
     ASHLAR_TRY(ashlar__check_operands(o->device, "ashlar_optimizer_step", operands));
     return ashlar_launch(o->device, stream, ashlar__optimizer_cpu_run, job, sizeof *job);
@@ -116,7 +116,7 @@ static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_jo
 
 static void select_all(const ashlar_optimizer *o, ashlar_optimizer_job *job) {
     ashlar__optimizer_table_select(
-        &o->table, o->runs, 0, ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS), job);
+        &o->table, o->runs, 0, ashlar__arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS), job);
 }
 
 static ashlar_status put_table(const ashlar_optimizer *o, ashlar_stream stream) {
@@ -172,7 +172,7 @@ ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimize
     ashlar_optimizer *o;
     ASHLAR_HOST_NEW(o, 1, "no host memory for an optimizer");
     o->arena = arena;
-    o->device = ashlar_allocator_device(ashlar_arena_allocator(arena));
+    o->device = ashlar_allocator_device(arena->allocator);
     o->rule = (ashlar_optimizer_rule){.algorithm = ashlar__optimizer_algorithm(&config),
                                       .config = config};
     ASHLAR_HAND_OUT(build(o, stream), o, ashlar_optimizer_destroy, out);
@@ -184,7 +184,7 @@ void ashlar_optimizer_destroy(ashlar_optimizer *o) {
     }
     if (o->scalars != NULL) {
         /* This fails only if somebody else has freed the block, so it is gone in any case. */
-        const ashlar_status status = ashlar_free(ashlar_arena_allocator(o->arena), o->scalars);
+        const ashlar_status status = ashlar_free(o->arena->allocator, o->scalars);
         (void)status;
     }
     ashlar__optimizer_cuda_close(o->cuda);
@@ -219,7 +219,7 @@ static ashlar_status check_gradient_scale(double scale) {
 }
 
 static ashlar_status check_range(const ashlar_optimizer *o, size_t offset, size_t bytes) {
-    const size_t all = ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS);
+    const size_t all = ashlar__arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS);
     if (offset % ASHLAR_ARENA_ALIGN != 0 || bytes % ASHLAR_ARENA_ALIGN != 0 || offset > all ||
         bytes > all - offset) {
         return ashlar__fail(ASHLAR_EINVAL,
@@ -237,7 +237,7 @@ ashlar_status ashlar_optimizer_step_with(ashlar_optimizer *o, const ashlar_optim
     if (call.parts == 0) {
         call.parts = all;
         call.offset = 0;
-        call.bytes = ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS);
+        call.bytes = ashlar__arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS);
     }
     ASHLAR_FAIL_IF(call.parts > all, ASHLAR_EINVAL,
                    "optimizer: parts %u; give a set of ASHLAR_OPTIMIZER_SUM, _DECIDE and _UPDATE",
@@ -284,7 +284,7 @@ static ashlar_status copy_state(const ashlar_optimizer *o, ashlar_optimizer_stat
 
 static ashlar_status get_updates(const ashlar_optimizer *o, ashlar_optimizer_state *state,
                                  uint64_t *updates, ashlar_stream stream) {
-    const size_t count = ashlar_arena_tensor_count(o->arena);
+    const size_t count = o->arena->tensor_count;
     ashlar_optimizer_history *histories;
     ASHLAR_HOST_NEW(histories, count, "no host memory for the updates of %zu tensors", count);
     ashlar_status status = copy_state(o, state, stream);
@@ -309,7 +309,7 @@ ashlar_status ashlar_optimizer_copy_state_to_host(const ashlar_optimizer *o,
 
 static ashlar_status set_updates(ashlar_optimizer *o, const uint64_t *updates,
                                  ashlar_stream stream) {
-    const size_t count = ashlar_arena_tensor_count(o->arena);
+    const size_t count = o->arena->tensor_count;
     ashlar_optimizer_history *histories;
     ASHLAR_HOST_NEW(histories, count, "no host memory for the updates of %zu tensors", count);
     for (size_t i = 0; i < count; i++) {

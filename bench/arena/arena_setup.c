@@ -103,7 +103,7 @@ static ashlar_status make_scattered(ashlar_arena_setup *s) {
 
 static size_t copy_bytes(const ashlar_arena_setup *s, ashlar_arena_operation operation) {
     const size_t half =
-        ashlar_arena_elements(s->arena) * sizeof(float) * operations[operation].arrays / 2;
+        ashlar_arena_get_info(s->arena).elements * sizeof(float) * operations[operation].arrays / 2;
     return (half + ASHLAR_COPY_LINE - 1) / ASHLAR_COPY_LINE * ASHLAR_COPY_LINE;
 }
 
@@ -181,7 +181,7 @@ double ashlar__arena_setup_bytes(const ashlar_arena_setup *s, ashlar_arena_runne
         const size_t passes = accesses / operations[operation].arrays;
         return 2 * (double)copy_bytes(s, operation) * (double)passes;
     }
-    return (double)ashlar_arena_elements(s->arena) * sizeof(float) * (double)accesses;
+    return (double)ashlar_arena_get_info(s->arena).elements * sizeof(float) * (double)accesses;
 }
 
 static ashlar_status save_state(ashlar_arena_setup *s) {
@@ -203,7 +203,7 @@ enum { SAVED_ARRAYS = 3 /* p, m, v */ };
 /* Write all arrays to an open file, or read them. As a stand-in for each array's memory, this uses
  * the memory of the copies. */
 static bool move_plain(const ashlar_arena_setup *s, int fd, bool is_write) {
-    const size_t bytes = ashlar_arena_elements(s->arena) * sizeof(float);
+    const size_t bytes = ashlar_arena_get_info(s->arena).elements * sizeof(float);
     for (size_t i = 0; i < SAVED_ARRAYS; i++) {
         for (size_t at = 0; at < bytes;) {
             const ssize_t moved = is_write ? write(fd, (char *)s->copy_src + at, bytes - at)
@@ -255,11 +255,12 @@ static ashlar_status run_arena(ashlar_arena_setup *s, ashlar_arena_operation ope
             s->optimizer,
             &(ashlar_optimizer_call){
                 .parts = ASHLAR_OPTIMIZER_SUM,
-                .bytes = ashlar_arena_region_bytes(s->arena, ASHLAR_REGION_PARAMETERS)},
+                .bytes = ashlar_arena_get_info(s->arena).region_bytes[ASHLAR_REGION_PARAMETERS]},
             s->stream);
     case ASHLAR_ARENA_OPERATION_FLATTEN:
         return ashlar_arena_flatten(s->arena, ASHLAR_REGION_PARAMETERS, s->items,
-                                    ashlar_arena_tensor_count(s->arena), NULL, s->stream, NULL);
+                                    ashlar_arena_get_info(s->arena).tensor_count, NULL, s->stream,
+                                    NULL);
     case ASHLAR_ARENA_OPERATION_SAVE_STATE:
         return save_state(s);
     default:

@@ -39,10 +39,6 @@ void ashlar_rnn_destroy(ashlar_rnn *rnn) {
     ashlar__host_free(rnn);
 }
 
-bool ashlar_rnn_backward_reads_output(const ashlar_rnn *rnn) {
-    return rnn->backend->backward_reads_output;
-}
-
 const ashlar_rnn_layout *ashlar_rnn_layout_of(const ashlar_rnn *rnn) {
     return &rnn->layout;
 }

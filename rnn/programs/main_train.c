@@ -33,7 +33,7 @@ static ashlar_status write_sample(const ashlar_train_command *c, ashlar_trainer 
 }
 
 static bool is_first_rank(const ashlar_train_command *c) {
-    return c->train.ranks == NULL || ashlar_ranks_rank(c->train.ranks) == 0;
+    return c->train.ranks == NULL || ashlar_ranks_get_info(c->train.ranks).rank == 0;
 }
 
 /* Do what needs the model after the training: first save it, since results would be lost otherwise,

@@ -22,7 +22,7 @@ static ashlar_status add(const ashlar_ops *ops, void *to, const void *from, size
 
 /* The gradient region += `from`, which has the region's layout; all of it has the model's type. */
 static ashlar_status add_gradients(const ashlar_trainer *t, const void *from) {
-    const size_t bytes = ashlar_arena_region_bytes(t->arena, ASHLAR_REGION_GRADIENTS);
+    const size_t bytes = ashlar_arena_get_info(t->arena).region_bytes[ASHLAR_REGION_GRADIENTS];
     return add(t->sums.ops, ashlar_arena_region(t->arena, ASHLAR_REGION_GRADIENTS), from,
                bytes / ashlar_dtype_bytes(t->config.dtype), t->stream);
 }
@@ -73,7 +73,7 @@ static size_t levels_of(size_t count) {
 }
 
 static ashlar_status take_partial(ashlar_trainer *t, size_t count) {
-    const size_t bytes = ashlar_arena_region_bytes(t->arena, ASHLAR_REGION_GRADIENTS);
+    const size_t bytes = ashlar_arena_get_info(t->arena).region_bytes[ASHLAR_REGION_GRADIENTS];
     for (size_t level = 0; level < levels_of(count); level++) {
         ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, bytes, ASHLAR_TAG_GRADIENTS, t->stream,
                                        &t->sums.partial[level]));
@@ -134,9 +134,9 @@ static ashlar_status fold(ashlar_trainer *t, size_t i, size_t count) {
     if (i + 1 == count) {
         return ASHLAR_OK;
     }
-    return ashlar_copy(t->device, t->sums.partial[level],
-                       ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS),
-                       ashlar_arena_region_bytes(arena, ASHLAR_REGION_GRADIENTS), t->stream);
+    return ashlar_copy(
+        t->device, t->sums.partial[level], ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS),
+        ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_GRADIENTS], t->stream);
 }
 
 /* Add up the losses [count] as a tree; the sum is then in losses[0]. */
@@ -159,7 +159,7 @@ static ashlar_status put_vote(const ashlar_trainer *t, double *vote) {
 static ashlar_status reduce_gradients(ashlar_trainer *t) {
     ashlar_reducer *reducer = t->sums.reducer;
     ASHLAR_TRY(ashlar_reducer_begin(reducer));
-    for (size_t i = 0; i < ashlar_arena_tensor_count(t->arena); i++) {
+    for (size_t i = 0; i < ashlar_arena_get_info(t->arena).tensor_count; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(t->arena, i, &info);
         ASHLAR_TRY(info.options.is_frozen ? ASHLAR_OK

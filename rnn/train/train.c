@@ -10,7 +10,7 @@
 /* Exempt tensors of one dimension from weight decay. */
 static ashlar_status spare_biases(ashlar_arena *arena) {
     const ashlar_tensor_options options = {.has_no_decay = true};
-    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
+    for (size_t i = 0; i < ashlar_arena_get_info(arena).tensor_count; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(arena, i, &info);
         if (info.rank == 1) {
@@ -185,7 +185,8 @@ ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_coun
  * copies; those for the allocator's events count as management. */
 static void end_phase(ashlar_trainer *t, ashlar_driver_counts *last, ashlar_phase_calls *calls) {
     const uint64_t all =
-        t->event_calls + (t->config.ranks != NULL ? ashlar_ranks_event_calls(t->config.ranks) : 0);
+        t->event_calls +
+        (t->config.ranks != NULL ? ashlar_ranks_get_info(t->config.ranks).event_calls : 0);
     const uint64_t event_calls = all - t->event_calls_before;
     *calls = ashlar__phase_calls(t->device, last);
     t->event_calls_before = all;
@@ -259,7 +260,7 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
                                   ashlar_train_report *out) {
     ashlar_train_report report = {.steps = t->config.steps - t->state.step,
                                   .resumed = t->state.step,
-                                  .parameters = ashlar_arena_elements(t->arena),
+                                  .parameters = ashlar_arena_get_info(t->arena).elements,
                                   .batch = t->batches.split.batch,
                                   .max_length = t->batches.max_length,
                                   .warmed_length = t->batches.max_part_length,

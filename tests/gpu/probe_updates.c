@@ -46,8 +46,8 @@ typedef struct updates {
 } updates;
 
 static size_t region_bytes(const updates *u, ashlar_region region) {
-    return (ashlar_arena_regions(u->arena) >> region & 1) != 0
-               ? ashlar_arena_region_bytes(u->arena, region)
+    return (ashlar_arena_get_info(u->arena).regions >> region & 1) != 0
+               ? ashlar_arena_get_info(u->arena).region_bytes[region]
                : 0;
 }
 
@@ -92,7 +92,7 @@ static void close_arena(updates *u) {
 }
 
 static ashlar_status queue(const updates *u, work what, size_t bytes) {
-    const size_t all = ashlar_arena_region_bytes(u->arena, ASHLAR_REGION_PARAMETERS);
+    const size_t all = ashlar_arena_get_info(u->arena).region_bytes[ASHLAR_REGION_PARAMETERS];
     switch (what) {
     case SUM:
         return ashlar_optimizer_step_with(
@@ -154,7 +154,7 @@ static ashlar_status add_row(const updates *u, const char *name, ashlar_dtype dt
                       "%s\n  {\"kernel\": \"%s\", \"type\": \"%s\", \"subject\": \"%s\", "
                       "\"elements\": %zu, \"bytes\": %zu, \"ns\": %.0f, \"bytes_per_s\": %.4g}",
                       (*row_count)++ > 0 ? "," : "", name, ashlar_dtype_name(dtype),
-                      i == 0 ? "ashlar" : "copy", ashlar_arena_elements(u->arena), bytes,
+                      i == 0 ? "ashlar" : "copy", ashlar_arena_get_info(u->arena).elements, bytes,
                       i == 0 ? ns : copy_ns, 1e9 * (double)bytes / (i == 0 ? ns : copy_ns));
     }
     return ASHLAR_OK;

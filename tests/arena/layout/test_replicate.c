@@ -67,7 +67,7 @@ static void fill(ashlar_region region, size_t tensor, unsigned char value, ashla
 /* ---- layout ---- */
 
 static void check_tensors(void) {
-    CHECK_ZU(ashlar_arena_tensor_count(replica), TENSORS);
+    CHECK_ZU(ashlar_arena_get_info(replica).tensor_count, TENSORS);
     for (size_t i = 0; i < TENSORS; i++) {
         ashlar_tensor_info mine, theirs;
         size_t found = TENSORS;
@@ -87,15 +87,15 @@ static void check_tensors(void) {
 CASE_WITH(a_replica_has_the_layout_of_its_source, set_up_pair(ASHLAR_REGIONS_ALL)) {
     REQUIRE(replicate(ASHLAR_REGIONS_ALL) == ASHLAR_OK);
     check_tensors();
-    CHECK_ZU(ashlar_arena_regions(replica), ASHLAR_REGIONS_ALL);
-    CHECK(ashlar_arena_allocator(replica) == other_memory);
+    CHECK_ZU(ashlar_arena_get_info(replica).regions, ASHLAR_REGIONS_ALL);
+    CHECK(ashlar_arena_get_info(replica).allocator == other_memory);
     for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
-        CHECK_ZU(ashlar_arena_region_bytes(replica, (ashlar_region)region),
-                 ashlar_arena_region_bytes(arena, (ashlar_region)region));
+        CHECK_ZU(ashlar_arena_get_info(replica).region_bytes[(ashlar_region)region],
+                 ashlar_arena_get_info(arena).region_bytes[(ashlar_region)region]);
     }
-    CHECK_ZU(ashlar_arena_bucket_count(arena), 5);
-    CHECK_ZU(ashlar_arena_bucket_count(replica), 5);
-    for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
+    CHECK_ZU(ashlar_arena_get_info(arena).bucket_count, 5);
+    CHECK_ZU(ashlar_arena_get_info(replica).bucket_count, 5);
+    for (size_t i = 0; i < ashlar_arena_get_info(arena).bucket_count; i++) {
         ashlar_arena_bucket mine, theirs;
         ashlar_arena_get_bucket(arena, i, &mine);
         ashlar_arena_get_bucket(replica, i, &theirs);
@@ -230,7 +230,7 @@ CASE_WITH(pointers_are_rebased_to_the_same_place, set_up_pair(ASHLAR_REGIONS_ALL
         const ashlar_region region = (ashlar_region)r;
         char *from = ashlar_arena_region(arena, region);
         char *to = ashlar_arena_region(replica, region);
-        const size_t bytes = ashlar_arena_region_bytes(arena, region);
+        const size_t bytes = ashlar_arena_get_info(arena).region_bytes[region];
         CHECK(ashlar_arena_rebase(arena, replica, from) == to);
         CHECK(ashlar_arena_rebase(arena, replica, from + bytes - 1) ==
               (to != NULL ? to + bytes - 1 : NULL));
@@ -245,7 +245,7 @@ CASE_WITH(pointers_are_rebased_to_the_same_place, set_up_pair(ASHLAR_REGIONS_ALL
         }
     }
     char *const end = (char *)ashlar_arena_region(arena, ASHLAR_REGION_MASTER) +
-                      ashlar_arena_region_bytes(arena, ASHLAR_REGION_MASTER);
+                      ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_MASTER];
     CHECK(ashlar_arena_rebase(arena, replica, end) == NULL);
     CHECK(ashlar_arena_rebase(arena, replica, NULL) == NULL);
     CHECK(ashlar_arena_rebase(replica, arena, (void *)16) == NULL); /* regions that are not there */

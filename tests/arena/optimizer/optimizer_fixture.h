@@ -194,7 +194,7 @@ static inline void check_padding(void) {
             }
             at += view == NULL ? 0 : cases[t].elements * ashlar_dtype_bytes(type_in(region, t));
         }
-        for (; base != NULL && at < ashlar_arena_region_bytes(arena, region); at++) {
+        for (; base != NULL && at < ashlar_arena_get_info(arena).region_bytes[region]; at++) {
             wrong += base[at] != 0;
         }
     }
@@ -319,7 +319,7 @@ typedef struct image {
 static inline void take_image(image *to) {
     for (int r = 0; r < ASHLAR_REGION_COUNT; r++) {
         const void *base = ashlar_arena_region(arena, (ashlar_region)r);
-        const size_t bytes = ashlar_arena_region_bytes(arena, (ashlar_region)r);
+        const size_t bytes = ashlar_arena_get_info(arena).region_bytes[(ashlar_region)r];
         to->bytes[r] = base == NULL ? NULL : malloc(bytes);
         if (to->bytes[r] != NULL) {
             memcpy(to->bytes[r], base, bytes);
@@ -338,9 +338,10 @@ static inline bool is_image(const image *of) {
     bool is_same = true;
     for (int r = 0; r < ASHLAR_REGION_COUNT; r++) {
         const void *base = ashlar_arena_region(arena, (ashlar_region)r);
-        is_same = is_same && (base == NULL || of->bytes[r] == NULL ||
-                              memcmp(of->bytes[r], base,
-                                     ashlar_arena_region_bytes(arena, (ashlar_region)r)) == 0);
+        is_same =
+            is_same && (base == NULL || of->bytes[r] == NULL ||
+                        memcmp(of->bytes[r], base,
+                               ashlar_arena_get_info(arena).region_bytes[(ashlar_region)r]) == 0);
     }
     return is_same;
 }

@@ -109,8 +109,9 @@ CASE(each_type_that_is_there_has_its_update) {
     REQUIRE(open_arena(types, 3, 64));
     SKIP_IF(create(ASHLAR_OPTIMIZER_SGD, 0) == ASHLAR_ENOTSUP, "no CUDA kernels here");
     (void)launch_log();
-    check_launched(update_range(0, ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), 0.1),
-                   "ashlar_kernel_sgd_f64<<<3, 128>>> ashlar_kernel_sgd_bf16<<<3, 128>>> ");
+    check_launched(
+        update_range(0, ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS], 0.1),
+        "ashlar_kernel_sgd_f64<<<3, 128>>> ashlar_kernel_sgd_bf16<<<3, 128>>> ");
 }
 
 CASE(a_device_without_kernels_is_named) {

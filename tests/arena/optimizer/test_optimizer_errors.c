@@ -156,7 +156,7 @@ CASE(rates_that_options_make_too_large_are_refused) {
 }
 
 CASE_WITH(ranges_that_are_none_are_refused, open_kind(ASHLAR_OPTIMIZER_ADAMW)) {
-    const size_t all = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS);
+    const size_t all = ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS];
     const size_t ranges[][2] = {{128, 256}, {0, 128},       {0, all + 256},
                                 {all, 256}, {all + 256, 0}, {256, SIZE_MAX - 255}};
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
@@ -206,7 +206,7 @@ CASE(a_region_that_the_arena_lacks_is_added) {
     for (int region = 1; region < ASHLAR_REGION_COUNT; region++) {
         const unsigned without = ASHLAR_REGIONS_ALL & ~(1u << region);
         REQUIRE(open_whole_arena(without));
-        CHECK(create() == ASHLAR_OK && ashlar_arena_regions(arena) == ASHLAR_REGIONS_ALL);
+        CHECK(create() == ASHLAR_OK && ashlar_arena_get_info(arena).regions == ASHLAR_REGIONS_ALL);
         close_optimizer();
     }
     /* Without narrow tensors there is no master to lack. */

@@ -143,7 +143,7 @@ static void step_in_ranges(const size_t *ends, size_t count, unsigned gradients)
 static void check_ranges(const size_t *ends, size_t count) {
     ashlar_optimizer_config config = adamw();
     REQUIRE(open_optimizer(&config));
-    REQUIRE(ends[count - 1] == ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS));
+    REQUIRE(ends[count - 1] == ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS]);
     reference_open(&r, &config);
     for (int turn = 1; turn <= 2; turn++) {
         step_in_ranges(ends, count, (unsigned)turn);
@@ -158,7 +158,7 @@ static size_t arena_bytes(void) {
     const ashlar_optimizer_config config = adamw();
     size_t bytes = 0;
     CHECK(open_optimizer(&config));
-    bytes = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS);
+    bytes = ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS];
     close_optimizer();
     return bytes;
 }
@@ -219,7 +219,7 @@ static double draw_whole_gradients(unsigned seed) {
 CASE(a_state_that_is_put_back_begins_the_sum_anew) {
     const ashlar_optimizer_config config = adamw();
     REQUIRE(open_optimizer(&config));
-    const size_t all = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS);
+    const size_t all = ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS];
     const ashlar_optimizer_state state = state_now();
     const double sum = draw_whole_gradients(1);
     CHECK(sum_range(0, 512) == ASHLAR_OK);

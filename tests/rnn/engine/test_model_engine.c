@@ -293,7 +293,7 @@ CASE(the_gradients_of_all_uses_of_a_weight_add_up) {
             ashlar_model_tie(model, "c.weight", "a.weight");
         }
         const ashlar_model_batch b = chain(names[is_tied], 3);
-        CHECK_ZU(ashlar_arena_tensor_count(ashlar_model_arena(model)), 2);
+        CHECK_ZU(ashlar_arena_get_info(ashlar_model_arena(model)).tensor_count, 2);
         check_gradients(&b, 18, no_targets);
         close_model();
     }

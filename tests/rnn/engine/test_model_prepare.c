@@ -120,7 +120,8 @@ static void change_weights(void) {
     ashlar_arena *arena = ashlar_model_arena(model);
     float *weights = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
     for (size_t i = 0;
-         i < ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS) / sizeof *weights; i++) {
+         i < ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS] / sizeof *weights;
+         i++) {
         weights[i] *= 1.5F;
     }
 }

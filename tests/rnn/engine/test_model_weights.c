@@ -64,7 +64,7 @@ static size_t phases(void) {
 
 static void read_weights(char *to) {
     const size_t bytes =
-        ashlar_arena_region_bytes(ashlar_model_arena(model), ASHLAR_REGION_PARAMETERS);
+        ashlar_arena_get_info(ashlar_model_arena(model)).region_bytes[ASHLAR_REGION_PARAMETERS];
     REQUIRE(bytes <= sizeof before);
     CHECK(ashlar_copy_to_host(
               device, to, ashlar_arena_region(ashlar_model_arena(model), ASHLAR_REGION_PARAMETERS),
@@ -94,7 +94,7 @@ static void train(void) {
 static size_t changed(const char *prefix) {
     const ashlar_arena *arena = ashlar_model_arena(model);
     size_t count = 0;
-    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
+    for (size_t i = 0; i < ashlar_arena_get_info(arena).tensor_count; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(arena, i, &info);
         const size_t at = info.offset[ASHLAR_LAYOUT_STORAGE];
@@ -164,7 +164,7 @@ static bool open_tied(void) {
 CASE(a_tied_weight_is_one_tensor) {
     REQUIRE(open_tied());
     CHECK(commit_tied("linear.weight", "table.weight", false) == ASHLAR_OK);
-    CHECK(ashlar_arena_tensor_count(ashlar_model_arena(model)) == 2);
+    CHECK(ashlar_arena_get_info(ashlar_model_arena(model)).tensor_count == 2);
 }
 
 CASE(a_tie_that_no_layer_takes_is_refused) {

@@ -90,11 +90,11 @@ static double run(const window *w) {
 /* In every tensor, at a few places. */
 static void check_slopes(const window *w) {
     static double gradients[GRADIENTS_MAX];
-    const size_t bytes = ashlar_arena_region_bytes(arena, ASHLAR_REGION_GRADIENTS);
+    const size_t bytes = ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_GRADIENTS];
     REQUIRE(bytes <= sizeof gradients);
     (void)run(w);
     memcpy(gradients, ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS), bytes);
-    for (size_t tensor = 0; tensor < ashlar_arena_tensor_count(arena); tensor++) {
+    for (size_t tensor = 0; tensor < ashlar_arena_get_info(arena).tensor_count; tensor++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(arena, tensor, &info);
         for (size_t i = 0; i < info.elements; i += 1 + info.elements / 5) {
@@ -162,7 +162,7 @@ CASE(its_tensors_have_pytorchs_names) {
     const ashlar_text_model_config config = config_of(0);
     static const char *const names[] = {"embedding.weight", "lstm.weight_ih_l0", "linear.bias"};
     REQUIRE(open_case(&config));
-    const size_t last = ashlar_arena_tensor_count(arena) - 1, at[] = {0, 1, last};
+    const size_t last = ashlar_arena_get_info(arena).tensor_count - 1, at[] = {0, 1, last};
     for (size_t i = 0; i < 3; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(arena, at[i], &info);
