@@ -5,6 +5,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
+#include "allocator/device/device_impl.h"
 #include "arena/layout/arena_impl.h"
 
 #define NO_HOST_MEMORY "no host memory to declare tensor %s"
@@ -289,7 +290,7 @@ static ashlar_status fetch(const gaps *g, char *block, unsigned char *host, ashl
         g->spans[i] = (ashlar_copy_span){block + at, base + from->offset, from->bytes};
         at += from->bytes;
     }
-    ASHLAR_TRY(ashlar_copy_batch(device, g->spans, g->count, stream));
+    ASHLAR_TRY(ashlar__copy_batch(device, g->spans, g->count, stream));
     ASHLAR_TRY(ashlar_copy_to_host(device, host, block, g->bytes, stream));
     return ashlar_stream_synchronize(device, stream);
 }

@@ -149,8 +149,7 @@ ashlar_status ashlar_optimizer_follow(ashlar_optimizer *o, ashlar_stream stream)
 /* ---- create and destroy ---- */
 
 static ashlar_status open_device(ashlar_optimizer *o) {
-    ashlar_device_info info;
-    ashlar_device_get_info(o->device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(o->device);
     return info.kind == ASHLAR_DEVICE_CUDA ? ashlar__optimizer_cuda_open(o->device, &o->cuda)
                                            : ASHLAR_OK;
 }

@@ -41,10 +41,6 @@ static ashlar_optimizer_config defaults_of(ashlar_optimizer_kind kind) {
     return c;
 }
 
-void ashlar_optimizer_defaults(ashlar_optimizer_kind kind, ashlar_optimizer_config *config) {
-    *config = defaults_of(kind);
-}
-
 /* `value`, or `initial` if it is 0: the program did not set it. */
 static double chosen(double value, double initial) {
     return value >= 0 && value <= 0 ? initial : value;

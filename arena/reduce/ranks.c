@@ -517,8 +517,7 @@ static ashlar_status detach(void *context, void *base) {
 
 ashlar_status ashlar_ranks_collectives(ashlar_ranks *r, ashlar_device *device,
                                        ashlar_ranks_order order, const ashlar_collectives **out) {
-    ashlar_device_info info;
-    ashlar_device_get_info(device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(device);
     ASHLAR_FAIL_IF((unsigned)order >= ASHLAR_RANKS_ORDER_COUNT, ASHLAR_EINVAL,
                    "ranks: there is no order %d", (int)order);
     ASHLAR_FAIL_IF(order == ASHLAR_RANKS_TREE && (r->count & (r->count - 1)) != 0, ASHLAR_EINVAL,

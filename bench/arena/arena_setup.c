@@ -74,9 +74,8 @@ const char *ashlar__arena_operation_name(ashlar_arena_operation operation) {
 }
 
 static ashlar_optimizer_config adamw(void) {
-    ashlar_optimizer_config config;
-    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &config);
-    config.clip_norm = 1;
+    ashlar_optimizer_config config = {.kind = ASHLAR_OPTIMIZER_ADAMW, .clip_norm = 1};
+    ASHLAR_IGNORE(ashlar_optimizer_complete(&config)); /* good values */
     return config;
 }
 
@@ -135,8 +134,7 @@ static ashlar_status make_folder(ashlar_arena_setup *s) {
 
 ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *s, ashlar_device *device,
                                        const ashlar_arena_case *which, bool is_smoke) {
-    ashlar_device_info info;
-    ashlar_device_get_info(device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(device);
     s->device = device;
     s->is_cuda = info.kind == ASHLAR_DEVICE_CUDA;
     ASHLAR_TRY(ashlar_stream_create(device, &s->stream));

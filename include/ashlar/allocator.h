@@ -616,7 +616,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_check(ashlar_allocat
  * Every launch of a captured graph uses the addresses that were captured. So allocations during the
  * capture come from a pool, and nobody else gets this memory until the pool is released:
  *
- *     ashlar_graph_pool_begin(allocator, stream, &pool);
+ *     ashlar_graph_pool_begin(allocator, stream, NULL, &pool);
  *     cuStreamBeginCapture(stream, mode);
  *     ... allocate for `stream`, queue work on it, free ...
  *     cuStreamEndCapture(stream, &graph);
@@ -632,7 +632,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_check(ashlar_allocat
 typedef struct ashlar_graph_pool ashlar_graph_pool;
 
 /*
- * Serve requests for `stream` from a new pool until ashlar_graph_pool_end(). Until then no function
+ * Serve requests for `stream` from a pool until ashlar_graph_pool_end(). Until then no function
  * of ashlar invalidates a capture of any thread or mode, except what names the legacy default
  * stream, waits for a stream or event of the capture, and what waits for the whole device:
  * warm-ups, and functions that destroy an allocator or an object with CUDA kernels. The allocator
@@ -644,33 +644,23 @@ typedef struct ashlar_graph_pool ashlar_graph_pool;
  *          end its pool before forgetting the stream. The legacy default stream cannot be captured.
  *          If a capture spans several streams, each stream that memory is taken for needs its own
  *          pool
- * out      unchanged on failure
+ * pool     NULL: a new one. Or one of the allocator that ashlar_graph_pool_end() was called for: a
+ *          further graph uses the memory that the pool's earlier graphs have freed. Then no two of
+ *          them may run at a time, and what one of them has computed in a freed block is lost when
+ *          another one runs
+ * out      the pool; unchanged on failure
  *
- * Ownership: the caller owns *out, and must call ashlar_graph_pool_release() before destroying the
- *            allocator.
- * Threads:   any; no call that names `stream` may be under way. If another thread waits for the
- *            whole device meanwhile (ashlar_allocator_watch_streams()), that ends first, or a
+ * Ownership: the caller owns the pool, and must call ashlar_graph_pool_release() before destroying
+ * the allocator. Threads:   any; no call that names `stream` may be under way. If another thread
+ * waits for the whole device meanwhile (ashlar_allocator_watch_streams()), that ends first, or a
  *            second passes.
- * Errors:    ASHLAR_EINVAL (the default stream, or one that has a pool), ASHLAR_EHOSTMEM.
+ * Errors:    ASHLAR_EINVAL (the default stream, or one that has a pool; a pool of another
+ *            allocator, or whose capture has not ended), ASHLAR_EHOSTMEM. `pool` is as it was then.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_begin(ashlar_allocator *allocator,
                                                                    ashlar_stream stream,
+                                                                   ashlar_graph_pool *pool,
                                                                    ashlar_graph_pool **out);
-
-/*
- * Serve requests for `stream` from a pool again, until ashlar_graph_pool_end(): a further graph
- * uses the memory that the pool's earlier graphs have freed. Then no two of them may run at a time,
- * and what one of them has computed in a freed block is lost when another one runs.
- *
- * pool     one that ashlar_graph_pool_end() was called for
- * stream   as for ashlar_graph_pool_begin(); it need not be that of the earlier captures
- *
- * Threads: as for ashlar_graph_pool_begin().
- * Errors:  ASHLAR_EINVAL (also: the pool's capture has not ended), ASHLAR_EHOSTMEM (only if
- * `stream` is new to the allocator). On failure nothing changes.
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_continue(ashlar_graph_pool *pool,
-                                                                      ashlar_stream stream);
 
 /*
  * Call this when the capture is over, whether it succeeded or not: requests for the stream are

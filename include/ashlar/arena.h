@@ -266,9 +266,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check(const ashlar_arena
  * Stream: queues copies on `stream`, and waits on the host until they have run.
  * Errors: ASHLAR_EDAMAGE (a byte is not zero; the detail names region, offset and the tensor before
  *         it), ASHLAR_EINVAL (not committed), ASHLAR_EHOSTMEM, and those of ashlar_alloc(),
- *         ashlar_copy_batch() and ashlar_copy_to_host().
- * Cost:   copies all padding into a temporary block, and from there to the host: one
- *         ashlar_copy_batch(), one copy, one wait. */
+ *         ashlar_copy() and ashlar_copy_to_host().
+ * Cost:   copies each piece of padding into a temporary block, and that to the host; one wait. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check_padding(const ashlar_arena *arena,
                                                                       ashlar_stream stream);
 
@@ -321,7 +320,7 @@ typedef struct ashlar_flatten_stats {
  * Errors:    ASHLAR_EINVAL (no such region or tensor; a NULL pointer; the call is refused, as said
  *            above; memory of the arena itself that is not the tensor's place; a tensor that
  *            reaches beyond its block's end), ASHLAR_EPOINTER (memory that is in no live block of
- *            `owner`), ASHLAR_EHOSTMEM, and those of ashlar_copy_batch(). No pointer, binding or
+ *            `owner`), ASHLAR_EHOSTMEM, and those of ashlar_copy(). No pointer, binding or
  *            block has changed then, but copies may be queued that overwrite the tensors' places.
  *            If `owner` has a guard mode, also those of ashlar_free(): everything was gathered
  *            then, and blocks that could not be freed stay the caller's.

@@ -42,22 +42,31 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ops_create(ashlar_device *devi
                                                              ashlar_dtype dtype, ashlar_ops **out);
 ASHLAR_API void ashlar_ops_destroy(ashlar_ops *ops);
 
+/* How much device memory operations work in. */
+typedef struct ashlar_ops_need {
+    size_t work_bytes; /* that is of use to ashlar_ops_set_work(): 0 on a software device; on a CUDA
+                        * device what cuBLAS's documentation recommends, 4 MiB, or 32 MiB from
+                        * compute capability 9.0 on */
+    size_t loss_work_bytes; /* of scratch for a loss */
+} ashlar_ops_need;
+
+/* positions   T * B of the loss, with which its scratch grows
+ *
+ * Threads: any. */
+ASHLAR_API ashlar_ops_need ashlar_ops_get_need(const ashlar_ops *ops, size_t positions);
+
 /* Give the operations device memory to work in. Without it cuBLAS takes memory from the driver
  * itself, at the first products and whenever it likes, and embedding_backward compares more (see
  * there). All linear layers and embeddings of `ops` must then be queued on one stream, or on
  * streams that wait for each other, for they use the same memory.
  *
- * ashlar_ops_work_bytes(): how much is of use: 0 on a software device; on a CUDA device what
- * cuBLAS's documentation recommends, 4 MiB, or 32 MiB from compute capability 9.0 on.
- *
  * work    device memory, aligned to 256 bytes, which must outlive `ops` or the next call of this;
  *         NULL: none from here on
- * bytes   the size of `work`; less than ashlar_ops_work_bytes() makes products slower
+ * bytes   the size of `work`; less than ashlar_ops_need.work_bytes makes products slower
  *
  * Ownership: the caller's. Work that is queued still uses the memory before it.
  * Threads:   no other call with `ops` may be under way.
  * Errors:    ASHLAR_EINVAL (not aligned; 0 bytes of memory). */
-ASHLAR_API size_t ashlar_ops_work_bytes(const ashlar_ops *ops);
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ops_set_work(ashlar_ops *ops, void *work,
                                                                size_t bytes);
 
@@ -156,7 +165,7 @@ typedef struct ashlar_cross_entropy_args {
                               * a step that is captured once; NULL: `weight` is used */
     void *dlogits;           /* [T, B, V], may be logits; 0 where not valid; NULL: not wanted */
     const double *scale;     /* multiplies dlogits, for loss scaling; NULL: 1 */
-    void *work;              /* scratch of ashlar_loss_work_bytes() bytes; NULL if that is 0 */
+    void *work; /* scratch of loss_work_bytes (ashlar_ops_get_need()); NULL if that is 0 */
     double *loss;            /* ADDED TO */
     double *losses;          /* [T, B]: each position's loss, before the weight; 0 where not valid;
                               * NULL: not wanted */
@@ -197,7 +206,7 @@ typedef struct ashlar_squared_error_args {
     double weight;          /* of each valid element; 0: 1 / their number: the mean */
     void *doutputs;         /* [T, B, O], may be outputs; 0 where not valid; NULL: not wanted */
     const double *scale;    /* multiplies doutputs; NULL: 1 */
-    void *work;             /* scratch of ashlar_loss_work_bytes() bytes; NULL if that is 0 */
+    void *work; /* scratch of loss_work_bytes (ashlar_ops_get_need()); NULL if that is 0 */
     double *loss;           /* ADDED TO */
     double *losses;         /* [T, B]: each position's sum of losses, before the weight; 0 where not
                              * valid; NULL: not wanted */
@@ -214,9 +223,6 @@ typedef struct ashlar_squared_error_args {
  * Errors: also ASHLAR_EINVAL (kind, delta). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_squared_error(
     const ashlar_ops *ops, const ashlar_squared_error_args *args, ashlar_stream stream);
-
-/* The bytes of scratch for a loss over `positions` = T * B; grows with them. Threads: any. */
-ASHLAR_API size_t ashlar_loss_work_bytes(const ashlar_ops *ops, size_t positions);
 
 typedef struct ashlar_argmax_args {
     size_t rows;        /* N, 1.. */

@@ -51,7 +51,7 @@ typedef enum ashlar_optimizer_kind {
 typedef struct ashlar_optimizer_config {
     ashlar_optimizer_kind kind;
     bool is_complete;     /* false: each field that is 0 stands for the kind's default, as
-                           * ashlar_optimizer_defaults() gives it. true, as that function sets it:
+                           * ashlar_optimizer_complete() gives it. true, as that function sets it:
                            * a 0 is a 0 */
     double learning_rate; /* > 0; see ashlar_optimizer_info */
     double momentum;      /* [0, 1); SGD, RMSPROP */
@@ -85,20 +85,14 @@ typedef struct ashlar_optimizer_state {
 ASHLAR_API const char *ashlar_optimizer_name(ashlar_optimizer_kind kind);
 
 /*
- * PyTorch's defaults of a kind: a learning rate of 1e-3 (ADAGRAD, RMSPROP: 1e-2), betas of 0.9 and
- * 0.999, smoothing 0.99, epsilon 1e-8 (ADAGRAD: 1e-10), weight decay 0.01 for ADAMW and 0 for the
- * others, no momentum, no clipping, no loss scaling. If you switch loss scaling on: growth 2,
- * backoff 0.5, interval 2000.
+ * Give each field that is 0 its kind's default and set is_complete, unless that is set already; and
+ * check every value that the kind uses. ashlar_optimizer_create() does so by itself; a program that
+ * reads options asks early.
  *
- * Requires a valid kind. Threads: any.
- */
-ASHLAR_API void ashlar_optimizer_defaults(ashlar_optimizer_kind kind,
-                                          ashlar_optimizer_config *config);
-
-/*
- * Give each field that is 0 its kind's default, unless is_complete is set, and check every value
- * that the kind uses. ashlar_optimizer_create() does so by itself; a program that reads options
- * asks early.
+ * PyTorch's defaults: a learning rate of 1e-3 (ADAGRAD, RMSPROP: 1e-2), betas of 0.9 and 0.999,
+ * smoothing 0.99, epsilon 1e-8 (ADAGRAD: 1e-10), weight decay 0.01 for ADAMW and 0 for the others,
+ * no momentum, no clipping, no loss scaling. If you switch loss scaling on: growth 2, backoff 0.5,
+ * interval 2000.
  *
  * Threads: any. Errors: ASHLAR_EINVAL (a value outside its range); *config is unchanged then.
  */
@@ -200,11 +194,12 @@ typedef struct ashlar_optimizer_call {
 } ashlar_optimizer_call;
 
 /*
- * The same with more choice: a rate in device memory; or parts of a step, for ranks that each own
- * ranges of the arena, such as a shard of each bucket. Each rank calls SUM for each of its ranges.
- * The ranks add their sums up, in place. Then each calls DECIDE, and UPDATE for its ranges.
+ * ashlar_optimizer_step() with more choice: a rate in device memory; or parts of a step, for ranks
+ * that each own ranges of the arena, such as a shard of each bucket. Each rank calls SUM for each of
+ * its ranges. The ranks add their sums up, in place. Then each calls DECIDE, and UPDATE for its
+ * ranges.
  *
- * Stream, errors, cost: as above; ASHLAR_EINVAL also for parts or a range that are none.
+ * Stream, errors, cost: as there; ASHLAR_EINVAL also for parts or a range that are none.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step_with(
     ashlar_optimizer *optimizer, const ashlar_optimizer_call *call, ashlar_stream stream);

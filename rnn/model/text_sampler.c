@@ -73,8 +73,7 @@ static ashlar_status take_memory(ashlar_text_sampler *s) {
 }
 
 static ashlar_status build(ashlar_text_sampler *s, const ashlar_text_sampler_config *config) {
-    ashlar_device_info info;
-    ashlar_device_get_info(s->device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(s->device);
     ASHLAR_FAIL_IF(config->is_bf16 &&
                        (info.kind != ASHLAR_DEVICE_SOFT || s->of.config.dtype != ASHLAR_F32),
                    ASHLAR_EINVAL,

@@ -24,6 +24,9 @@ static ashlar_train_command defaults(void) {
                   .steps = 800,
                   .seed = 1,
                   .algorithm = ASHLAR_RNN_AUTO,
+                  .optimizer = {.kind = ASHLAR_OPTIMIZER_ADAMW,
+                                .learning_rate = 0.004,
+                                .clip_norm = 1.0},
                   .schedule = {.step_size = 1000, .gamma = 0.1},
                   .report = ashlar__program_print_report},
         .recompute = "0",
@@ -31,9 +34,7 @@ static ashlar_train_command defaults(void) {
         .timeout_s = 120,
         .threads = ashlar_cpu_get_info().threads,
     };
-    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &c.train.optimizer);
-    c.train.optimizer.learning_rate = 0.004;
-    c.train.optimizer.clip_norm = 1.0;
+    ASHLAR_IGNORE(ashlar_optimizer_complete(&c.train.optimizer)); /* good values */
     return c;
 }
 

@@ -86,8 +86,7 @@ static ashlar_status take_partial(ashlar_trainer *t, size_t count) {
 }
 
 ashlar_status ashlar__shard_sums_open(ashlar_trainer *t) {
-    ashlar_device_info info;
-    ashlar_device_get_info(t->device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(t->device);
     t->sums.is_cuda = info.kind == ASHLAR_DEVICE_CUDA;
     ASHLAR_FAIL_IF(t->sums.is_cuda && t->config.shards > 0 && t->config.dropout > 0, ASHLAR_ENOTSUP,
                    "--reproducible: without --dropout on %s, where cuDNN draws what it drops for a "

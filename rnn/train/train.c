@@ -110,7 +110,7 @@ static ashlar_status set_ranges(ashlar_trainer *t) {
 }
 
 static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {
-    ashlar_device_get_counts(t->device, &t->at_start);
+    t->at_start = ashlar_device_get_info(t->device).calls;
     if (isnan(ashlar_schedule_rate(&t->config.schedule, 1))) {
         return ASHLAR_EINVAL; /* the detail says why */
     }
@@ -172,7 +172,7 @@ ashlar_sampled_model ashlar__trainer_model(const ashlar_trainer *t) {
 
 ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_counts *last) {
     const ashlar_driver_counts before = *last;
-    ashlar_device_get_counts(device, last);
+    *last = ashlar_device_get_info(device).calls;
     return (ashlar_phase_calls){
         .management =
             last->memory - before.memory + last->order - before.order + last->query - before.query,
@@ -269,7 +269,7 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
                                   .recompute = t->batches.chunk};
     ashlar_warmup_report warm = {0};
     ashlar_driver_counts last = t->at_start;
-    ashlar_device_get_info(t->device, &report.device);
+    report.device = ashlar_device_get_info(t->device);
     end_phase(t, &last, &report.setup);
     ASHLAR_TRY(t->config.without_warmup ? ASHLAR_OK : warm_up(t, &warm));
     ASHLAR_TRY(ashlar__train_begin_steps(t, warm.is_planned));

@@ -179,7 +179,7 @@ static ashlar_status note_held(run *r, size_t step, const ashlar_stats *stats) {
     const double now = ashlar__clock_s();
     ashlar_driver_counts counts;
     uint64_t block_bytes = 0;
-    ashlar_device_get_counts(t->device, &counts);
+    counts = ashlar_device_get_info(t->device).calls;
     if (step > t->state.step) {
         const size_t length = ashlar__batches_length(&t->batches, ashlar__train_buffer(step), 0);
         t->longest_part = length > t->longest_part ? length : t->longest_part;

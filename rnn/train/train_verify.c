@@ -124,8 +124,7 @@ ashlar_status ashlar__train_verify(ashlar_device *device, const ashlar_corpus *c
     ashlar_device *cpu = NULL;
     ashlar_trainer *trainers[2] = {NULL, NULL};
     ashlar_verification found = {0};
-    ashlar_device_info info;
-    ashlar_device_get_info(device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(device);
     ASHLAR_FAIL_IF(info.kind != ASHLAR_DEVICE_CUDA, ASHLAR_EINVAL,
                    "verify: the device is the CPU; there is nothing to compare it with: give "
                    "--device cuda");

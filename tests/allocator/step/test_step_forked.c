@@ -68,9 +68,9 @@ static void forked_call_limits(ashlar_allocator *a) {
 
 static void forked_call_pools(ashlar_allocator *a, ashlar_stream stream) {
     ashlar_graph_pool *new_pool = NULL;
-    FORKED_IS_REFUSED(ashlar_graph_pool_begin(a, stream, &new_pool));
+    FORKED_IS_REFUSED(ashlar_graph_pool_begin(a, stream, NULL, &new_pool));
     FORKED_EXPECT(new_pool == NULL);
-    FORKED_IS_REFUSED(ashlar_graph_pool_continue(pool, stream));
+    FORKED_IS_REFUSED(ashlar_graph_pool_begin(allocator, stream, pool, &pool));
     ashlar_graph_pool_end(pool);
     FORKED_IS_REFUSED(ashlar_graph_pool_release(pool, stream));
 }
@@ -172,7 +172,7 @@ static bool set_up_two(void) {
     for (int i = 0; i < KEPT && is_good; i++) {
         is_good = ashlar_alloc(allocator, 1000, streams[0], &kept[i]) == ASHLAR_OK;
     }
-    is_good = is_good && ashlar_graph_pool_begin(allocator, streams[2], &pool) == ASHLAR_OK;
+    is_good = is_good && ashlar_graph_pool_begin(allocator, streams[2], NULL, &pool) == ASHLAR_OK;
     if (is_good) {
         ashlar_graph_pool_end(pool);
     }

@@ -135,7 +135,7 @@ static void *begin_and_end(void *captures) {
                                      CU_CAPTURE_RELAXED};
     for (unsigned i = 0; atomic_load(&running) > 0; i++) {
         ashlar_graph_pool *pool = NULL;
-        if (ashlar_graph_pool_begin(second, captured, &pool) != ASHLAR_OK) {
+        if (ashlar_graph_pool_begin(second, captured, NULL, &pool) != ASHLAR_OK) {
             EXPECT(false);
             break;
         }

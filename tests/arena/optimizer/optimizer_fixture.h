@@ -43,8 +43,8 @@ static ashlar_optimizer *optimizer;
 static ashlar_optimizer_config opened; /* what it was made of */
 
 static inline ashlar_optimizer_config defaults(ashlar_optimizer_kind kind) {
-    ashlar_optimizer_config config;
-    ashlar_optimizer_defaults(kind, &config);
+    ashlar_optimizer_config config = {.kind = kind};
+    CHECK(ashlar_optimizer_complete(&config) == ASHLAR_OK);
     return config;
 }
 

@@ -39,9 +39,8 @@ static ashlar_status declare(void) {
 }
 
 static ashlar_optimizer_config adamw(double clip_norm) {
-    ashlar_optimizer_config config;
-    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &config);
-    config.clip_norm = clip_norm;
+    ashlar_optimizer_config config = {.kind = ASHLAR_OPTIMIZER_ADAMW, .clip_norm = clip_norm};
+    CHECK(ashlar_optimizer_complete(&config) == ASHLAR_OK);
     return config;
 }
 

@@ -290,21 +290,21 @@ static void check_loss_of(const grid *g, bool has_weight, bool has_scale, int pl
     double want = before;
     tensor logits = padded(g->steps, g->batch, g->lengths, g->classes);
     tensor dlogits = spoilt(logits.count);
-    ashlar_cross_entropy_args far = {.steps = g->steps,
-                                     .batch = g->batch,
-                                     .lengths = gpu_send(g->lengths, g->batch * sizeof(int32_t)),
-                                     .classes = g->classes,
-                                     .logits = logits.far,
-                                     .targets = send_targets(g),
-                                     .weight = has_weight ? 0.25 : 0,
-                                     .dlogits = place == 0   ? NULL
-                                                : place == 1 ? logits.far
-                                                             : dlogits.far,
-                                     .scale = has_scale ? gpu_send(&scale, sizeof scale) : NULL,
-                                     .work = gpu_take(ashlar_loss_work_bytes(ops, positions)),
-                                     .loss = gpu_send(&before, sizeof before),
-                                     .losses =
-                                         has_scale ? gpu_take(positions * sizeof(double)) : NULL};
+    ashlar_cross_entropy_args far = {
+        .steps = g->steps,
+        .batch = g->batch,
+        .lengths = gpu_send(g->lengths, g->batch * sizeof(int32_t)),
+        .classes = g->classes,
+        .logits = logits.far,
+        .targets = send_targets(g),
+        .weight = has_weight ? 0.25 : 0,
+        .dlogits = place == 0   ? NULL
+                   : place == 1 ? logits.far
+                                : dlogits.far,
+        .scale = has_scale ? gpu_send(&scale, sizeof scale) : NULL,
+        .work = gpu_take(ashlar_ops_get_need(ops, positions).loss_work_bytes),
+        .loss = gpu_send(&before, sizeof before),
+        .losses = has_scale ? gpu_take(positions * sizeof(double)) : NULL};
     ashlar_cross_entropy_args near = far;
     near.lengths = g->lengths;
     near.logits = logits.near;
@@ -340,17 +340,18 @@ static void check_squares_of(const grid *g, bool has_lengths, bool has_gradient)
     tensor outputs = has_lengths ? padded(g->steps, g->batch, g->lengths, g->width)
                                  : drawn(positions * g->width);
     tensor targets = drawn(outputs.count);
-    ashlar_squared_error_args far = {.steps = g->steps,
-                                     .batch = g->batch,
-                                     .lengths = gpu_send(g->lengths, g->batch * sizeof(int32_t)),
-                                     .width = g->width,
-                                     .outputs = outputs.far,
-                                     .targets = targets.far,
-                                     .weight = has_lengths ? 0 : 0.25,
-                                     .doutputs = has_gradient ? outputs.far : NULL,
-                                     .scale = gpu_send(&scale, sizeof scale),
-                                     .work = gpu_take(ashlar_loss_work_bytes(ops, positions)),
-                                     .loss = gpu_send(&before, sizeof before)};
+    ashlar_squared_error_args far = {
+        .steps = g->steps,
+        .batch = g->batch,
+        .lengths = gpu_send(g->lengths, g->batch * sizeof(int32_t)),
+        .width = g->width,
+        .outputs = outputs.far,
+        .targets = targets.far,
+        .weight = has_lengths ? 0 : 0.25,
+        .doutputs = has_gradient ? outputs.far : NULL,
+        .scale = gpu_send(&scale, sizeof scale),
+        .work = gpu_take(ashlar_ops_get_need(ops, positions).loss_work_bytes),
+        .loss = gpu_send(&before, sizeof before)};
     far.losses = has_gradient ? gpu_take(positions * sizeof(double)) : NULL;
     far.lengths = has_lengths ? far.lengths : NULL;
     ashlar_squared_error_args near = far;
