@@ -157,18 +157,3 @@ ashlar_status ashlar_arena_refresh(ashlar_arena *replica, ashlar_stream stream,
                          source, (side){ashlar_allocator_device(source->allocator), source_stream},
                          ASHLAR_REGIONS_INFERENCE);
 }
-
-void *ashlar_arena_rebase(const ashlar_arena *from, const ashlar_arena *to, const void *pointer) {
-    if (!have_same_layout(from, to)) {
-        return NULL;
-    }
-    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        /* Unsigned: an address below the region gives a huge offset. */
-        const size_t offset = (uintptr_t)pointer - (uintptr_t)from->regions[i];
-        if (from->regions[i] != NULL &&
-            offset < ashlar__arena_region_bytes(from, (ashlar_region)i)) {
-            return to->regions[i] != NULL ? (char *)to->regions[i] + offset : NULL;
-        }
-    }
-    return NULL;
-}

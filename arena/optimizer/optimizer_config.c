@@ -15,10 +15,6 @@
 static const char *const names[] = {ASHLAR_OPTIMIZER_MAP(NAME)};
 ASHLAR_TABLE_IS_FULL(names, ASHLAR_OPTIMIZER_COUNT);
 
-const char *ashlar_optimizer_name(ashlar_optimizer_kind kind) {
-    return (unsigned)kind < ASHLAR_OPTIMIZER_COUNT ? names[kind] : "unknown";
-}
-
 static ashlar_optimizer_config defaults_of(ashlar_optimizer_kind kind) {
     ashlar_optimizer_config c = {
         .kind = kind,
@@ -182,12 +178,9 @@ ashlar_status ashlar_optimizer_complete(ashlar_optimizer_config *config) {
 
 /* ---- schedules ---- */
 
-const char *ashlar_schedule_name(ashlar_schedule_kind kind) {
 #define SCHEDULE_NAME(name, text) [ASHLAR_SCHEDULE_##name] = text,
-    static const char *const schedule_names[] = {ASHLAR_SCHEDULE_MAP(SCHEDULE_NAME)};
-    ASHLAR_TABLE_IS_FULL(schedule_names, ASHLAR_SCHEDULE_COUNT);
-    return (unsigned)kind < (unsigned)ASHLAR_SCHEDULE_COUNT ? schedule_names[kind] : "unknown";
-}
+static const char *const schedule_names[] = {ASHLAR_SCHEDULE_MAP(SCHEDULE_NAME)};
+ASHLAR_TABLE_IS_FULL(schedule_names, ASHLAR_SCHEDULE_COUNT);
 
 static bool is_cosine_fine(const ashlar_schedule *s) {
     return s->total_steps >= 1 && s->warmup_steps <= s->total_steps && s->floor >= 0 &&
@@ -202,14 +195,14 @@ static ashlar_status check_schedule(const ashlar_schedule *s) {
     ASHLAR_FAIL_IF(s->kind == ASHLAR_SCHEDULE_COSINE && !is_cosine_fine(s), ASHLAR_EINVAL,
                    "schedule %s: %llu steps with %llu of warm-up down to %g; give at least 1 step, "
                    "no longer a warm-up, and a floor from 0 to 1",
-                   ashlar_schedule_name(s->kind), (unsigned long long)s->total_steps,
+                   schedule_names[s->kind], (unsigned long long)s->total_steps,
                    (unsigned long long)s->warmup_steps, s->floor);
     ASHLAR_FAIL_IF(s->kind == ASHLAR_SCHEDULE_STEP &&
                        !(s->step_size >= 1 && s->gamma > 0 && s->gamma <= 1),
                    ASHLAR_EINVAL,
                    "schedule %s: times %g every %llu steps; give at least 1 step, and a factor "
                    "above 0 that is at most 1",
-                   ashlar_schedule_name(s->kind), s->gamma, (unsigned long long)s->step_size);
+                   schedule_names[s->kind], s->gamma, (unsigned long long)s->step_size);
     return ASHLAR_OK;
 }
 

@@ -371,12 +371,6 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_refresh(ashlar_arena *re
                                                                 const ashlar_arena *source,
                                                                 ashlar_stream source_stream);
 
-/* The address in `to` of the byte that `pointer` points to in `from`, in the same region. NULL if
- * `pointer` is in no region of `from`, `to` lacks that region, or their layouts differ.
- * Cost: O(1). */
-ASHLAR_API void *ashlar_arena_rebase(const ashlar_arena *from, const ashlar_arena *to,
-                                     const void *pointer);
-
 /* ---- files ---- */
 
 /*

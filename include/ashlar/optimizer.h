@@ -81,9 +81,6 @@ typedef struct ashlar_optimizer_state {
     uint32_t is_skipped; /* 1: the last step was skipped */
 } ashlar_optimizer_state;
 
-/* "sgd" and so on; "unknown" for any other value. Threads: any. */
-ASHLAR_API const char *ashlar_optimizer_name(ashlar_optimizer_kind kind);
-
 /*
  * Give each field that is 0 its kind's default and set is_complete, unless that is set already; and
  * check every value that the kind uses. ashlar_optimizer_create() does so by itself; a program that
@@ -316,9 +313,6 @@ typedef struct ashlar_schedule {
     uint64_t step_size;    /* STEP: at least 1 */
     double gamma;          /* STEP: > 0, at most 1; 0 stands for 0.1 */
 } ashlar_schedule;
-
-/* "constant" and so on; "unknown" for any other value. Threads: any. */
-ASHLAR_API const char *ashlar_schedule_name(ashlar_schedule_kind kind);
 
 /* The learning rate of a step, 0 .. rate. NaN: a value of the schedule is outside its range;
  * ashlar_error_detail() says which.

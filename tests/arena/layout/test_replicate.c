@@ -213,43 +213,9 @@ CASE_WITH(an_arena_of_another_layout_refreshes_nothing, set_up_pair(1)) {
         /* Names make no difference, shapes and types do, although all places are the same. */
         const ashlar_status want = k == 0 ? ASHLAR_OK : ASHLAR_EINVAL;
         CHECK(ashlar_arena_refresh(third, streams[0], arena, streams[0]) == want);
-        void *const place = ashlar_arena_region(third, ASHLAR_REGION_PARAMETERS);
-        CHECK(ashlar_arena_rebase(arena, third,
-                                  ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS)) ==
-              (k == 0 ? place : NULL));
         ashlar_arena_destroy(third);
     }
     CHECK_HAS(ashlar_error_detail(), "same layout");
-}
-
-/* ---- pointers ---- */
-
-CASE_WITH(pointers_are_rebased_to_the_same_place, set_up_pair(ASHLAR_REGIONS_ALL)) {
-    REQUIRE(replicate(1 + 4 + 16) == ASHLAR_OK);
-    for (int r = 0; r < ASHLAR_REGION_COUNT; r++) {
-        const ashlar_region region = (ashlar_region)r;
-        char *from = ashlar_arena_region(arena, region);
-        char *to = ashlar_arena_region(replica, region);
-        const size_t bytes = ashlar_arena_get_info(arena).region_bytes[region];
-        CHECK(ashlar_arena_rebase(arena, replica, from) == to);
-        CHECK(ashlar_arena_rebase(arena, replica, from + bytes - 1) ==
-              (to != NULL ? to + bytes - 1 : NULL));
-        if (to != NULL) {
-            CHECK(ashlar_arena_rebase(replica, arena, to + 7) == from + 7);
-            CHECK(ashlar_arena_rebase(replica, arena, to - 1) == NULL || r > 0);
-        }
-        for (size_t i = 0; i < TENSORS; i++) {
-            const void *view = view_of(region, i);
-            CHECK(ashlar_arena_rebase(arena, replica, view) ==
-                  ashlar_arena_view(replica, region, i));
-        }
-    }
-    char *const end = (char *)ashlar_arena_region(arena, ASHLAR_REGION_MASTER) +
-                      ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_MASTER];
-    CHECK(ashlar_arena_rebase(arena, replica, end) == NULL);
-    CHECK(ashlar_arena_rebase(arena, replica, NULL) == NULL);
-    CHECK(ashlar_arena_rebase(replica, arena, (void *)16) == NULL); /* regions that are not there */
-    CHECK(ashlar_arena_rebase(arena, replica, &arena) == NULL);
 }
 
 /* ---- failures ---- */

@@ -140,6 +140,24 @@ static void step_in_ranges(const size_t *ends, size_t count, unsigned gradients)
     wait_for(streams[0]);
 }
 
+/* Parts that follow each other may be one call. */
+CASE(a_decision_and_an_update_in_one_call_end_a_step) {
+    const ashlar_optimizer_config config = adamw();
+    REQUIRE(open_optimizer(&config));
+    const size_t bytes = ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS];
+    const ashlar_optimizer_call call = {.parts = ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE,
+                                        .learning_rate = 0.05,
+                                        .gradient_scale = 1,
+                                        .bytes = bytes};
+    reference_open(&r, &config);
+    draw(ASHLAR_REGION_GRADIENTS, 1, 1);
+    CHECK(sum_range(0, bytes) == ASHLAR_OK);
+    CHECK(ashlar_optimizer_step_with(optimizer, &call, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    reference_step(&r, &config, 0.05, 1);
+    check_equal(&r);
+}
+
 static void check_ranges(const size_t *ends, size_t count) {
     ashlar_optimizer_config config = adamw();
     REQUIRE(open_optimizer(&config));
