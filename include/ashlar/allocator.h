@@ -651,8 +651,9 @@ typedef struct ashlar_graph_pool ashlar_graph_pool;
  * out      the pool; unchanged on failure
  *
  * Ownership: the caller owns the pool, and must call ashlar_graph_pool_release() before destroying
- * the allocator. Threads:   any; no call that names `stream` may be under way. If another thread
- * waits for the whole device meanwhile (ashlar_allocator_watch_streams()), that ends first, or a
+ *            the allocator.
+ * Threads:   any; no call that names `stream` may be under way. If another thread waits for the
+ *            whole device meanwhile (ashlar_allocator_watch_streams()), that ends first, or a
  *            second passes.
  * Errors:    ASHLAR_EINVAL (the default stream, or one that has a pool; a pool of another
  *            allocator, or whose capture has not ended), ASHLAR_EHOSTMEM. `pool` is as it was then.

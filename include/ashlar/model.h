@@ -774,9 +774,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_run(ashlar_model *model,
  *
  * Stream: queued.
  * Errors: ASHLAR_EINVAL (not committed; to_bf16), ASHLAR_EOVERFLOW, ASHLAR_EDRIVER,
- * ASHLAR_EHOSTMEM, and those of ashlar_alloc(). Cost:   on a software device about as much memory
- * as the weights, given back at that walk. A CUDA device reads weights as they are; nothing happens
- * there. */
+ *         ASHLAR_EHOSTMEM, and those of ashlar_alloc().
+ * Cost:   on a software device about as much memory as the weights, given back at that walk. A CUDA
+ *         device reads weights as they are; nothing happens there. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_prepare(ashlar_model *model, bool to_bf16,
                                                                 ashlar_stream stream);
 

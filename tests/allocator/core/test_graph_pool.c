@@ -60,6 +60,17 @@ CASE(graphs_of_one_pool_share_its_memory) {
     }
 }
 
+CASE_WITH(a_pool_of_another_allocator_is_refused, set_up_streams("16MiB")) {
+    ashlar_allocator *other = NULL;
+    ashlar_graph_pool *pool = pool_begin(streams[0]);
+    pool_end(pool);
+    REQUIRE(ashlar_allocator_create(device, &other) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_graph_pool_begin(other, streams[0], pool, &pool), ASHLAR_EINVAL,
+                "another allocator's");
+    pool_release(pool, streams[0]);
+    ashlar_allocator_destroy(other);
+}
+
 CASE_WITH(a_pool_that_cannot_go_on_is_as_before, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = pool_begin(streams[0]), *other = pool_begin(streams[1]);
     CHECK(ashlar_graph_pool_begin(allocator, streams[2], pool, &pool) == ASHLAR_EINVAL);
