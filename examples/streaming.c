@@ -36,7 +36,7 @@ int main(int argc, char **argv) {
          ashlar_model_init(m, ASHLAR_INIT_PYTORCH, 1, NULL));
     must(argc > 2 && (ashlar_checkpoint_open(argv[2], &file) ||
                       ashlar_checkpoint_load(ashlar_model_arena(m), file, &names, NULL, NULL)));
-    must(ashlar_model_prepare(m, NULL) ||
+    must(ashlar_model_prepare(m, false, NULL) ||
          ashlar_model_get_need(m, ASHLAR_WALK_PREDICT, &b, &need) ||
          ashlar_alloc(memory, need.carried_bytes, NULL, &states[0]) ||
          ashlar_alloc(memory, need.carried_bytes, NULL, &states[1]) ||

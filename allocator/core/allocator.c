@@ -225,9 +225,8 @@ ashlar_status ashlar_allocator_create_host(ashlar_device *device, const ashlar_c
 }
 
 ashlar_status ashlar_allocator_create(ashlar_device *device, ashlar_allocator **out) {
-    ashlar_config config;
-    ashlar_config_init(&config);
-    const ashlar_status status = ashlar_config_read_env(&config);
+    ashlar_config config = {0};
+    const ashlar_status status = ashlar_config_parse(&config, NULL, NULL);
     return status == ASHLAR_OK ? ashlar_allocator_create_with(device, &config, out) : status;
 }
 

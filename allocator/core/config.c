@@ -1,4 +1,4 @@
-/* config.c - reading, checking and writing an allocator's options (ASHLAR_CONFIG_MAP). */
+/* config.c - reading and checking an allocator's options (ASHLAR_CONFIG_MAP). */
 #include "allocator/core/core.h"
 
 #include <ashlar/allocator.h>
@@ -39,12 +39,6 @@ enum {
 };
 
 #define NONE ASHLAR_CACHE_NONE
-
-enum { KEY_BYTES = 16 };
-#define X(type, field, key, ...) \
-    _Static_assert(sizeof(key) <= KEY_BYTES, "the line of all options has a fixed size");
-ASHLAR_CONFIG_MAP(X)
-#undef X
 
 /* The value of an option of any kind: FRACTION uses `real`, the others `whole`. */
 typedef struct value {
@@ -189,9 +183,9 @@ static void write_value(const option *o, value v, char out[static ASHLAR_NUMBER_
     }
 }
 
-enum { ALLOWED_BYTES = sizeof((ashlar_config_option *)NULL)->allowed };
+enum { ALLOWED_BYTES = 128 };
 
-/* Write the values that an option may have, for messages and help. Returns `out`. */
+/* Write the values that an option may have, for messages. Returns `out`. */
 static const char *write_allowed(const option *o, char out[static ALLOWED_BYTES]) {
     char low[ASHLAR_NUMBER_BYTES], high[ASHLAR_NUMBER_BYTES];
     switch (o->kind) {
@@ -242,31 +236,20 @@ static ashlar_status set_option(void *context, size_t i, ashlar_piece given) {
     return ASHLAR_OK;
 }
 
-void ashlar_config_init(ashlar_config *out) {
-    *out = (ashlar_config){
-#define X(type, field, key, kind, low, high, initial, ...) .field = initial,
-        ASHLAR_CONFIG_MAP(X)
-#undef X
-    };
-}
-
 ashlar_status ashlar_config_parse(ashlar_config *config, const char *text, const char *source) {
     const ashlar_pairs_format format = {
         .source = source, .keys = keys, .count = ASHLAR_CONFIG_COUNT, .set = set_option};
     reading l = {.config = *config, .source = source};
+    if (text == NULL) {
+        const char *conf = secure_getenv("ASHLAR_CONF");
+        return conf == NULL ? ASHLAR_OK : ashlar_config_parse(config, conf, "ASHLAR_CONF");
+    }
     const ashlar_status status = ashlar__pairs_read(&format, text, &l);
     if (status == ASHLAR_OK) {
         *config = l.config;
     }
     return status;
 }
-
-ashlar_status ashlar_config_read_env(ashlar_config *config) {
-    const char *text = secure_getenv("ASHLAR_CONF");
-    return text == NULL ? ASHLAR_OK : ashlar_config_parse(config, text, "ASHLAR_CONF");
-}
-
-/* ---- all options ---- */
 
 ashlar_status ashlar__config_take(ashlar_config *out, const ashlar_config *config) {
     *out = ASHLAR_OR_ZERO(ashlar_config, config);
@@ -281,44 +264,5 @@ ashlar_status ashlar__config_take(ashlar_config *out, const ashlar_config *confi
                                 write_allowed(&options[i], allowed));
         }
     }
-    return ASHLAR_OK;
-}
-
-ashlar_status ashlar_config_check(const ashlar_config *config) {
-    ashlar_config taken;
-    return ashlar__config_take(&taken, config);
-}
-
-ashlar_status ashlar_config_format(const ashlar_config *config, char *buffer, size_t bytes,
-                                   size_t *needed) {
-    char line[ASHLAR_CONFIG_COUNT * (KEY_BYTES + ASHLAR_NUMBER_BYTES)];
-    size_t length = 0;
-    ashlar_config taken;
-    ASHLAR_TRY(ashlar__config_take(&taken, config));
-    for (size_t i = 0; i < ASHLAR_CONFIG_COUNT; i++) {
-        char text[ASHLAR_NUMBER_BYTES];
-        write_value(&options[i], load(&taken, i), text);
-        length += (size_t)snprintf(line + length, sizeof line - length, "%s%s=%s",
-                                   i == 0 ? "" : ",", options[i].key, text);
-        ASHLAR_CHECK2(length < sizeof line);
-    }
-    ASHLAR_FAIL_IF(bytes != 0 && bytes <= length, ASHLAR_EINVAL,
-                   "config: the buffer has %zu bytes; give at least %zu", bytes, length + 1);
-    if (bytes != 0) {
-        memcpy(buffer, line, length + 1);
-    }
-    if (needed != NULL) {
-        *needed = length + 1;
-    }
-    return ASHLAR_OK;
-}
-
-ashlar_status ashlar_config_describe(size_t i, ashlar_config_option *out) {
-    ASHLAR_FAIL_IF(i >= ASHLAR_CONFIG_COUNT, ASHLAR_EINVAL, "option: %zu; give 0 to %d", i,
-                   ASHLAR_CONFIG_COUNT - 1);
-    ashlar_config_option described = {.key = options[i].key, .text = options[i].text};
-    write_value(&options[i], initial_of(&options[i]), described.initial);
-    (void)write_allowed(&options[i], described.allowed);
-    *out = described;
     return ASHLAR_OK;
 }

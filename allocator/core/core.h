@@ -120,14 +120,20 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__allocator_keep_events(ashlar_allocator *
 void ashlar__allocator_listen(ashlar_allocator *allocator, int place,
                               ashlar_trace_listener listener);
 
-/* Read a program's options, with the default for each field that is 0. Errors: those of
- * ashlar_config_check(). */
+/* Read a program's options, with the default for each field that is 0. Errors: ASHLAR_EINVAL
+ * (a field outside its range: the detail names it, its value and the allowed ones). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__config_take(ashlar_config *out,
                                                     const ashlar_config *config);
 
 /* Refuse options that exclude each other. `kind`: of the memory. Errors: ASHLAR_EINVAL. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__modes_check(const ashlar_config *config,
                                                     ashlar_range_kind kind);
+
+/* ---- segments: free.c ---- */
+
+/* With share=on each segment's size is a multiple of this many bytes; 1: share=off. If new memory
+ * is taken for a block of such a size, the block has the segment to itself. Threads: any. */
+size_t ashlar__allocator_segment_granularity(const ashlar_allocator *allocator);
 
 /* ---- forks: allocators.c ----
  *

@@ -87,7 +87,7 @@ ashlar_status ashlar_segment(ashlar_allocator *a, const void *ptr, void **base, 
     return ASHLAR_OK;
 }
 
-size_t ashlar_allocator_segment_granularity(const ashlar_allocator *a) {
+size_t ashlar__allocator_segment_granularity(const ashlar_allocator *a) {
     return a->heap.range.kind == ASHLAR_RANGE_SHARED ? a->heap.range.handle_bytes : 1;
 }
 

@@ -86,22 +86,22 @@ static ashlar_status begin(ashlar_graph_pool *pool, ashlar_stream stream) {
     return status;
 }
 
-ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
-                                      ashlar_graph_pool **out) {
+static ashlar_status begin_new(ashlar_allocator *a, ashlar_stream stream, ashlar_graph_pool **out) {
     ashlar_graph_pool *pool;
     ASHLAR_HOST_NEW(pool, 1, "no host memory for a pool");
     pool->allocator = a;
-    const ashlar_status status = begin(pool, stream);
-    if (status != ASHLAR_OK) {
-        ashlar__host_free(pool);
-        return status;
-    }
-    *out = pool;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(begin(pool, stream), pool, ashlar__host_free, out);
 }
 
-ashlar_status ashlar_graph_pool_continue(ashlar_graph_pool *pool, ashlar_stream stream) {
-    return begin(pool, stream);
+ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
+                                      ashlar_graph_pool *pool, ashlar_graph_pool **out) {
+    if (pool == NULL) {
+        return begin_new(a, stream, out);
+    }
+    ASHLAR_FAIL_IF(pool->allocator != a, ASHLAR_EINVAL, "pool: it is another allocator's");
+    ASHLAR_TRY(begin(pool, stream));
+    *out = pool;
+    return ASHLAR_OK;
 }
 
 void ashlar_graph_pool_end(ashlar_graph_pool *pool) {

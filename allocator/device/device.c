@@ -116,14 +116,11 @@ void ashlar_device_close(ashlar_device *device) {
     ashlar__host_free(device);
 }
 
-void ashlar_device_get_info(const ashlar_device *device, ashlar_device_info *info) {
-    *info = device->info;
-}
-
-void ashlar_device_get_counts(const ashlar_device *device, ashlar_driver_counts *counts) {
+ashlar_device_info ashlar_device_get_info(const ashlar_device *device) {
     _Static_assert(ASHLAR_DRIVER_KIND_COUNT == 6, "every kind is read below");
     const ashlar_driver *driver = device->driver;
-    *counts = (ashlar_driver_counts){
+    ashlar_device_info info = device->info;
+    info.calls = (ashlar_driver_counts){
         .query = ashlar__driver_calls(driver, ASHLAR_DRIVER_QUERY),
         .memory = ashlar__driver_calls(driver, ASHLAR_DRIVER_MEMORY),
         .context = ashlar__driver_calls(driver, ASHLAR_DRIVER_CONTEXT),
@@ -131,6 +128,7 @@ void ashlar_device_get_counts(const ashlar_device *device, ashlar_driver_counts 
         .work = ashlar__driver_calls(driver, ASHLAR_DRIVER_WORK),
         .wait = ashlar__driver_calls(driver, ASHLAR_DRIVER_WAIT),
     };
+    return info;
 }
 
 ashlar_status ashlar__device_enter(ashlar_device *device) {

@@ -240,8 +240,8 @@ ashlar_status ashlar_copy_peer(ashlar_device *dst_device, void *dst, ashlar_devi
                        src_device->context, bytes, stream));
 }
 
-ashlar_status ashlar_copy_batch(ashlar_device *device, const ashlar_copy_span *spans, size_t count,
-                                ashlar_stream stream) {
+ashlar_status ashlar__copy_batch(ashlar_device *device, const ashlar_copy_span *spans, size_t count,
+                                 ashlar_stream stream) {
     cu_result result = CU_SUCCESS;
     ASHLAR_TRY(ashlar__device_enter(device));
     for (size_t i = 0; i < count && result == CU_SUCCESS; i++) {

@@ -61,6 +61,18 @@ void ashlar__device_leave_relaxed(ashlar_device *device);
  * page-locked buffers that they went through. */
 void ashlar__staging_close(ashlar_device *device);
 
+/* Queue many copies inside the device's memory. They may run in any order, so no copy may read or
+ * write a byte that another one writes. The batch as a whole runs in stream order; copies queued
+ * before a failure stay queued. Errors: those of ashlar_copy(). */
+typedef struct ashlar_copy_span {
+    void *dst;
+    const void *src;
+    size_t bytes; /* 0 .. */
+} ashlar_copy_span;
+ASHLAR_MUST_CHECK ashlar_status ashlar__copy_batch(ashlar_device *device,
+                                                   const ashlar_copy_span *spans, size_t count,
+                                                   ashlar_stream stream);
+
 /* Wait on the host for everything queued on the device. Errors: ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize(ashlar_device *device);
 

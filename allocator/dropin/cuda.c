@@ -7,13 +7,15 @@
 
 /* What ashlar/cuda_dropin.h declares; it cannot be included here, since it needs CUDA's headers. */
 enum { ASHLAR_CUDA_ASK = -1 };
-ASHLAR_API int ashlar_cuda_malloc(int device, void **ptr, size_t bytes);
-ASHLAR_API int ashlar_cuda_malloc_async(int device, void **ptr, size_t bytes, ashlar_stream stream);
-ASHLAR_API int ashlar_cuda_free(void *ptr);
-ASHLAR_API int ashlar_cuda_free_async(void *ptr, ashlar_stream stream);
+typedef enum ashlar_cuda_kind {
+    ASHLAR_CUDA_ALL_STREAMS,
+    ASHLAR_CUDA_ONE_STREAM,
+    ASHLAR_CUDA_PAGE_LOCKED,
+} ashlar_cuda_kind;
+ASHLAR_API int ashlar_cuda_malloc(ashlar_cuda_kind kind, int device, void **ptr, size_t bytes,
+                                  ashlar_stream stream);
+ASHLAR_API int ashlar_cuda_free(ashlar_cuda_kind kind, void *ptr, ashlar_stream stream);
 ASHLAR_API size_t ashlar_cuda_spare_bytes(int device);
-ASHLAR_API int ashlar_cuda_malloc_host(int device, void **ptr, size_t bytes);
-ASHLAR_API int ashlar_cuda_free_host(void *ptr);
 ASHLAR_API ashlar_allocator *ashlar_cuda_allocator(int device);
 ASHLAR_API void ashlar_cuda_end_stream(ashlar_stream stream);
 
@@ -42,43 +44,31 @@ static ashlar_status frees_of(int device, ashlar_frees **out) {
     return status;
 }
 
-int ashlar_cuda_malloc(int device, void **ptr, size_t bytes) {
+int ashlar_cuda_malloc(ashlar_cuda_kind kind, int device, void **ptr, size_t bytes,
+                       ashlar_stream stream) {
     ashlar_frees *frees;
-    const ashlar_status status = frees_of(device, &frees);
-    return result_of(status == ASHLAR_OK ? ashlar__frees_alloc(frees, bytes, ptr) : status);
+    ashlar_status status = kind == ASHLAR_CUDA_PAGE_LOCKED
+                               ? ashlar__frees_at(ASHLAR_DROPIN_HOST, device, &frees)
+                               : frees_of(device, &frees);
+    if (status == ASHLAR_OK) {
+        status = kind == ASHLAR_CUDA_ONE_STREAM ? ashlar__frees_alloc_on(frees, bytes, stream, ptr)
+                                                : ashlar__frees_alloc(frees, bytes, ptr);
+    }
+    return result_of(status);
 }
 
-int ashlar_cuda_malloc_async(int device, void **ptr, size_t bytes, ashlar_stream stream) {
-    ashlar_frees *frees;
-    const ashlar_status status = frees_of(device, &frees);
-    return result_of(status == ASHLAR_OK ? ashlar__frees_alloc_on(frees, bytes, stream, ptr)
-                                         : status);
-}
-
-int ashlar_cuda_free(void *ptr) {
+int ashlar_cuda_free(ashlar_cuda_kind kind, void *ptr, ashlar_stream stream) {
     cu_result result;
-    return ashlar__frees_answer(ptr, NULL, &result) ? (int)result : ASHLAR_CUDA_ASK;
-}
-
-int ashlar_cuda_free_async(void *ptr, ashlar_stream stream) {
-    cu_result result;
-    return ashlar__frees_answer(ptr, &stream, &result) ? (int)result : ASHLAR_CUDA_ASK;
+    const bool is_ours =
+        kind == ASHLAR_CUDA_PAGE_LOCKED
+            ? ashlar__frees_answer_host(ptr, &result)
+            : ashlar__frees_answer(ptr, kind == ASHLAR_CUDA_ONE_STREAM ? &stream : NULL, &result);
+    return is_ours ? (int)result : ASHLAR_CUDA_ASK;
 }
 
 size_t ashlar_cuda_spare_bytes(int device) {
     ashlar_frees *frees = ashlar__frees_peek(ashlar__dropin_place(device));
     return frees != NULL ? ashlar__frees_spare_bytes(frees) : 0;
-}
-
-int ashlar_cuda_malloc_host(int device, void **ptr, size_t bytes) {
-    ashlar_frees *frees;
-    const ashlar_status status = ashlar__frees_at(ASHLAR_DROPIN_HOST, device, &frees);
-    return result_of(status == ASHLAR_OK ? ashlar__frees_alloc(frees, bytes, ptr) : status);
-}
-
-int ashlar_cuda_free_host(void *ptr) {
-    cu_result result;
-    return ashlar__frees_answer_host(ptr, &result) ? (int)result : ASHLAR_CUDA_ASK;
 }
 
 ashlar_allocator *ashlar_cuda_allocator(int device) {

@@ -165,9 +165,7 @@ static ashlar_status create(int place, ashlar_device *device, ashlar_allocator *
     if (place != ASHLAR_DROPIN_HOST) {
         return ashlar_allocator_create(device, out);
     }
-    ashlar_config config;
-    ashlar_config_init(&config);
-    return ashlar__allocator_create_in(device, &config, ASHLAR_RANGE_HOST, out);
+    return ashlar__allocator_create_in(device, NULL, ASHLAR_RANGE_HOST, out);
 }
 
 static ashlar_status open_device(int place, int ordinal, ashlar_device **out) {

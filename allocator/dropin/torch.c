@@ -181,7 +181,7 @@ void ashlar_torch_reset(void) {
 static size_t limit_of(const ashlar_allocator *a, double fraction) {
     ashlar_device_info info;
     ASHLAR_CHECK2(fraction >= 0 && fraction <= 1);
-    ashlar_device_get_info(ashlar_allocator_device(a), &info);
+    info = ashlar_device_get_info(ashlar_allocator_device(a));
     const size_t bytes = (size_t)(fraction * (double)info.total_bytes);
     return bytes > 0 ? bytes : 1;
 }

@@ -207,7 +207,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__torch_capture_begin(int device, ashlar_t
                                                             const ashlar_torch_filter *filter);
 
 /* Call this before taking memory for `stream`: if the stream belongs to a capture, it then gets the
- * capture's. Errors: those of ashlar_graph_pool_begin() and ashlar_graph_pool_continue(). */
+ * capture's. Errors: those of ashlar_graph_pool_begin(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__torch_capture_enter_slow(int device, ashlar_stream stream);
 
 static inline ashlar_status ashlar__torch_capture_enter(int ordinal, ashlar_stream stream) {

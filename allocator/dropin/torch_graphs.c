@@ -188,7 +188,7 @@ static ashlar_status add_pool_locked(graph_memory *m, ashlar_stream stream) {
     if (made == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a graph's pool");
     }
-    const ashlar_status status = ashlar_graph_pool_begin(m->allocator, stream, &made->pool);
+    const ashlar_status status = ashlar_graph_pool_begin(m->allocator, stream, NULL, &made->pool);
     if (status != ASHLAR_OK) {
         ashlar__host_free(made);
         return status;
@@ -207,7 +207,7 @@ static ashlar_status serve_locked(graph_memory *m, ashlar_stream stream) {
         return add_pool_locked(m, stream);
     }
     if (!p->is_serving) {
-        ASHLAR_TRY(ashlar_graph_pool_continue(p->pool, stream));
+        ASHLAR_TRY(ashlar_graph_pool_begin(m->allocator, stream, p->pool, &p->pool));
         p->stream = stream;
         p->is_serving = p->is_taken = true;
     }

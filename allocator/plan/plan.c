@@ -11,24 +11,6 @@
 #include "allocator/base/host.h"
 #include "allocator/heap/block.h"
 
-const char *ashlar_plan_miss_text(ashlar_plan_miss miss) {
-    static const char *const texts[] = {
-#define X(name, text) [ASHLAR_PLAN_MISS_##name] = text,
-        ASHLAR_PLAN_MISS_MAP(X)
-#undef X
-    };
-    ASHLAR_TABLE_IS_FULL(texts, ASHLAR_PLAN_MISS_COUNT);
-    return (unsigned)miss < (unsigned)ASHLAR_PLAN_MISS_COUNT ? texts[miss] : "unknown";
-}
-
-uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats) {
-    uint64_t total = 0;
-    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
-        total += stats->misses[i];
-    }
-    return total;
-}
-
 void ashlar__plan_free(ashlar_plan *plan) {
     if (plan != NULL) {
         ashlar__host_free(plan->slots);

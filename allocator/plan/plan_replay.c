@@ -339,6 +339,7 @@ void ashlar__replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
         stats->misses[i] += replay->misses[i];
         misses += replay->misses[i];
     }
+    stats->miss_count += misses;
     stats->hits += planned_count - replay->hits_before;
     stats->unplanned += replay->unplanned;
     stats->steps_replayed++;

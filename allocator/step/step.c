@@ -12,8 +12,7 @@ enum { ASKED_AT_BEGIN = 16 };
 /* ---- costs ---- */
 
 static ashlar_step_costs counts_now(const ashlar_allocator *a) {
-    ashlar_driver_counts counts;
-    ashlar_device_get_counts(a->device, &counts);
+    const ashlar_driver_counts counts = ashlar_device_get_info(a->device).calls;
     return (ashlar_step_costs){.calls = counts.query + counts.memory + counts.order + counts.work +
                                         counts.wait,
                                .own_calls = a->client.calls};

@@ -25,6 +25,12 @@ typedef struct warmup {
 
 enum { REASONS_BYTES = 256 };
 
+static const char *const miss_texts[] = {
+#define X(name, text) text,
+    ASHLAR_PLAN_MISS_MAP(X)
+#undef X
+};
+
 /* Write the misses between two readings of the statistics into `text`, for example "2 larger than
  * recorded, 1 behind the last recorded allocation". Returns the number of misses. A request on
  * another stream than recorded does not count: a program may take its streams from a pool. */
@@ -39,8 +45,7 @@ static uint64_t list_misses(const ashlar_plan_stats *before, const ashlar_plan_s
             i != ASHLAR_PLAN_MISS_STREAM ? after->misses[i] - before->misses[i] : 0;
         if (misses > 0 && at < REASONS_BYTES) {
             at += (size_t)snprintf(text + at, REASONS_BYTES - at, "%s%llu %s", at > 0 ? ", " : "",
-                                   (unsigned long long)misses,
-                                   ashlar_plan_miss_text((ashlar_plan_miss)i));
+                                   (unsigned long long)misses, miss_texts[i]);
         }
         count += misses;
     }

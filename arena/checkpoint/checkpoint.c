@@ -38,7 +38,7 @@ static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
             regions |= ASHLAR_REGION_BIT(i);
         }
     }
-    return regions & ashlar_arena_regions(arena);
+    return regions & ashlar__arena_regions(arena);
 }
 
 enum { MISFIT_BYTES = 480 };
@@ -166,11 +166,10 @@ static ashlar_status take_pieces(region_pieces *pieces, const ashlar_arena *aren
                                  ashlar_stream stream) {
     size_t most = 0;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        const size_t bytes = ashlar_arena_region_bytes(arena, (ashlar_region)i);
+        const size_t bytes = ashlar__arena_region_bytes(arena, (ashlar_region)i);
         most = (regions & ASHLAR_REGION_BIT(i)) != 0 && bytes > most ? bytes : most;
     }
-    return pieces_init(pieces, ashlar_allocator_device(ashlar_arena_allocator(arena)), stream,
-                       most);
+    return pieces_init(pieces, ashlar_allocator_device(arena->allocator), stream, most);
 }
 
 /* --- which tensor of the arena one of the file is ------------------------------------------- */
@@ -184,8 +183,11 @@ static ashlar_dtype dtype_of(const char *name) {
     return (ashlar_dtype)i;
 }
 
-const char *ashlar_load_name(const ashlar_load_options *o, const char *name,
-                             char room[ASHLAR_LOAD_NAME_BYTES]) {
+enum { NAME_BYTES = 1024 }; /* of a name that a rename makes, with its end */
+
+/* The arena's name for a name in the file; NULL: left out. It may lie in `room`. */
+static const char *map_name(const ashlar_load_options *o, const char *name,
+                            char room[static NAME_BYTES]) {
     if (o->map != NULL) {
         return o->map(o->user, name);
     }
@@ -194,12 +196,27 @@ const char *ashlar_load_name(const ashlar_load_options *o, const char *name,
         const size_t bytes = strlen(key);
         const bool is_prefix = bytes == 0 || key[bytes - 1] == '.';
         if (is_prefix ? strncmp(name, key, bytes) == 0 : strcmp(name, key) == 0) {
-            (void)snprintf(room, ASHLAR_LOAD_NAME_BYTES, "%s%s", value != NULL ? value : "",
-                           name + bytes);
+            (void)snprintf(room, NAME_BYTES, "%s%s", value != NULL ? value : "", name + bytes);
             return value != NULL ? room : NULL;
         }
     }
     return name;
+}
+
+const ashlar_checkpoint_tensor *ashlar_checkpoint_find(const ashlar_checkpoint *file,
+                                                       const ashlar_load_options *given,
+                                                       const char *name) {
+    const ashlar_load_options options = ASHLAR_OR_ZERO(ashlar_load_options, given);
+    size_t count;
+    const ashlar_checkpoint_tensor *tensors = ashlar_checkpoint_tensors(file, &count);
+    for (size_t i = 0; i < count; i++) {
+        char room[NAME_BYTES];
+        const char *mapped = map_name(&options, tensors[i].name, room);
+        if (mapped != NULL && strcmp(mapped, name) == 0) {
+            return &tensors[i];
+        }
+    }
+    return NULL;
 }
 
 static void note(ashlar_load_count *kind, const char *name) {
@@ -252,13 +269,13 @@ static ashlar_status take_place(loading *l, const ashlar_checkpoint_tensor *from
 /* Find the place that a tensor of the file has by its name. A name that could mean two regions
  * means the parameters. */
 static ashlar_status take_tensor(loading *l, const ashlar_checkpoint_tensor *from) {
-    char room[ASHLAR_LOAD_NAME_BYTES];
+    char room[NAME_BYTES];
     bool is_left_out = false;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const char *prefix = prefix_of((ashlar_region)i);
         if (prefix != NULL && strncmp(from->name, prefix, strlen(prefix)) == 0) {
             size_t tensor = 0;
-            const char *name = ashlar_load_name(&l->options, from->name + strlen(prefix), room);
+            const char *name = map_name(&l->options, from->name + strlen(prefix), room);
             if (name != NULL && ashlar_arena_find(l->arena, name, &tensor) == ASHLAR_OK) {
                 return take_place(l, from, (ashlar_region)i, tensor);
             }
@@ -353,8 +370,10 @@ static ashlar_status check_fit(const loading *l) {
 }
 
 static ashlar_status find_tensors(loading *l) {
-    for (size_t i = 0; i < ashlar_checkpoint_count(l->file); i++) {
-        ASHLAR_TRY(take_tensor(l, ashlar_checkpoint_at(l->file, i)));
+    size_t count;
+    const ashlar_checkpoint_tensor *tensors = ashlar_checkpoint_tensors(l->file, &count);
+    for (size_t i = 0; i < count; i++) {
+        ASHLAR_TRY(take_tensor(l, &tensors[i]));
     }
     for (unsigned region = 0; region < ASHLAR_REGION_COUNT; region++) {
         for (size_t i = 0; i < l->count; i++) {
@@ -442,7 +461,7 @@ static ashlar_status gather(const loading *l, ashlar_region region, size_t begin
 }
 
 static ashlar_status fill_region(const loading *l, ashlar_region region, region_pieces *pieces) {
-    const size_t bytes = ashlar_arena_region_bytes(l->arena, region);
+    const size_t bytes = ashlar__arena_region_bytes(l->arena, region);
     pieces_open(pieces, ashlar_arena_region(l->arena, region), bytes);
     for (size_t at = 0; at < bytes; at += ASHLAR_PIECE_BYTES) {
         size_t some;
@@ -492,16 +511,16 @@ ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoin
         .arena = arena,
         .file = file,
         .options = ASHLAR_OR_ZERO(ashlar_load_options, options),
-        .count = ashlar_arena_tensor_count(arena),
+        .count = arena->tensor_count,
     };
     const unsigned all = ASHLAR_CHECKPOINT_STATE | ASHLAR_CHECKPOINT_PARTIAL;
-    if (ashlar_arena_regions(arena) == 0 || (l.options.flags & ~all) != 0) {
+    if (ashlar__arena_regions(arena) == 0 || (l.options.flags & ~all) != 0) {
         return ashlar__fail(ASHLAR_EINVAL, "checkpoint: %s",
-                            ashlar_arena_regions(arena) == 0 ? "the arena is not committed"
-                                                             : "no flags for a load");
+                            ashlar__arena_regions(arena) == 0 ? "the arena is not committed"
+                                                              : "no flags for a load");
     }
     l.regions = saved_regions(arena, l.options.flags) |
-                (ashlar_arena_regions(arena) & ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER));
+                (ashlar__arena_regions(arena) & ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER));
     const ashlar_status status = load(&l, stream, report);
     ashlar__host_free(l.found);
     return status;
@@ -526,7 +545,7 @@ static ashlar_status find_elements(void *context, const ashlar_safetensors_entry
     const uintptr_t address = (uintptr_t)entry->data + first;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const size_t offset = address - (uintptr_t)s->regions[i];
-        const size_t region_bytes = ashlar_arena_region_bytes(s->arena, (ashlar_region)i);
+        const size_t region_bytes = ashlar__arena_region_bytes(s->arena, (ashlar_region)i);
         if (s->regions[i] == NULL || offset >= region_bytes) {
             continue;
         }
@@ -542,7 +561,7 @@ static ashlar_status find_elements(void *context, const ashlar_safetensors_entry
 /* Add the entry of a tensor in a region. Its name is written at *name, which moves past it. */
 static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *info, char **name) {
     const char *prefix = prefix_of(region);
-    ASHLAR_CHECK2(s->count < ashlar_arena_tensor_count(s->arena) * ASHLAR_REGION_COUNT);
+    ASHLAR_CHECK2(s->count < s->arena->tensor_count * ASHLAR_REGION_COUNT);
     ashlar_safetensors_entry *entry = &s->entries[s->count++];
     *entry = (ashlar_safetensors_entry){
         .name = *name,
@@ -558,7 +577,7 @@ static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *
 
 /* Allocate entries and names for every tensor in every region, which is the most a save needs. */
 static ashlar_status take_entries(saving *s) {
-    const size_t count = ashlar_arena_tensor_count(s->arena);
+    const size_t count = s->arena->tensor_count;
     size_t name_bytes = 0; /* cannot wrap: all names are in memory already */
     for (size_t i = 0; i < count; i++) {
         ashlar_tensor_info info;
@@ -575,7 +594,7 @@ static ashlar_status take_entries(saving *s) {
 static void describe_all(saving *s, unsigned regions) {
     char *name = s->names;
     for (unsigned region = 0; region < ASHLAR_REGION_COUNT; region++) {
-        for (size_t i = 0; i < ashlar_arena_tensor_count(s->arena); i++) {
+        for (size_t i = 0; i < s->arena->tensor_count; i++) {
             ashlar_tensor_info info;
             ashlar_arena_tensor(s->arena, i, &info);
             if ((regions & ASHLAR_REGION_BIT(region)) != 0 &&
@@ -601,10 +620,10 @@ static ashlar_status write_all(saving *s, const char *path, unsigned regions,
 ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path, unsigned flags,
                                      const ashlar_checkpoint_pair *metadata, size_t metadata_count,
                                      ashlar_stream stream) {
-    if (ashlar_arena_regions(arena) == 0 || (flags & ~(unsigned)ASHLAR_CHECKPOINT_STATE) != 0) {
+    if (ashlar__arena_regions(arena) == 0 || (flags & ~(unsigned)ASHLAR_CHECKPOINT_STATE) != 0) {
         return ashlar__fail(ASHLAR_EINVAL, "checkpoint: %s",
-                            ashlar_arena_regions(arena) == 0 ? "the arena is not committed"
-                                                             : "no flags for a save");
+                            ashlar__arena_regions(arena) == 0 ? "the arena is not committed"
+                                                              : "no flags for a save");
     }
     const unsigned regions = saved_regions(arena, flags);
     saving s = {.arena = arena};

@@ -613,13 +613,10 @@ const char *ashlar__safetensors_path(const ashlar_checkpoint *file) {
     return file->path;
 }
 
-size_t ashlar_checkpoint_count(const ashlar_checkpoint *file) {
-    return file->count;
-}
-
-const ashlar_checkpoint_tensor *ashlar_checkpoint_at(const ashlar_checkpoint *file, size_t i) {
-    ASHLAR_ASSERT(i < file->count);
-    return &file->tensors[i];
+const ashlar_checkpoint_tensor *ashlar_checkpoint_tensors(const ashlar_checkpoint *file,
+                                                          size_t *count) {
+    *count = file->count;
+    return file->tensors;
 }
 
 ashlar_status ashlar__safetensors_read(const ashlar_checkpoint *file,

@@ -168,11 +168,11 @@ ashlar_status ashlar_training_save(const ashlar_arena *arena, const ashlar_optim
                                    ashlar_stream stream) {
     ashlar_training_state now = *state;
     updates_work w;
-    ASHLAR_FAIL_IF(ashlar_arena_regions(arena) == 0, ASHLAR_EINVAL,
+    ASHLAR_FAIL_IF(ashlar__arena_regions(arena) == 0, ASHLAR_EINVAL,
                    "checkpoint: the arena is not committed");
     ashlar_status status = open_updates(&w, arena);
-    ASHLAR_THEN(status, ashlar_optimizer_copy_state_to_host(optimizer, &now.optimizer, stream));
-    ASHLAR_THEN(status, ashlar_optimizer_get_updates(optimizer, w.updates, stream)); /* waits */
+    ASHLAR_THEN(status, ashlar_optimizer_copy_state_to_host(optimizer, &now.optimizer, w.updates,
+                                                            stream)); /* waits */
     ASHLAR_THEN(status, save(&w, path, &now, metadata, metadata_count, stream));
     close_updates(&w);
     return status;
@@ -188,8 +188,8 @@ ashlar_status ashlar_training_load(ashlar_arena *arena, ashlar_optimizer *optimi
     ashlar_status status = open_updates(&w, arena);
     ASHLAR_THEN(status, read_updates(file, &w, state.optimizer.step));
     ASHLAR_THEN(status, ashlar_checkpoint_load(arena, file, &options, stream, NULL));
-    ASHLAR_THEN(status, ashlar_optimizer_copy_state_to_device(optimizer, &state.optimizer, stream));
-    ASHLAR_THEN(status, ashlar_optimizer_set_updates(optimizer, w.updates, stream));
+    ASHLAR_THEN(status, ashlar_optimizer_copy_state_to_device(optimizer, &state.optimizer,
+                                                              w.updates, stream));
     close_updates(&w);
     *out = status == ASHLAR_OK ? state : *out;
     return status;

@@ -6,6 +6,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
+#include "allocator/core/core.h"
 #include "arena/layout/arena_impl.h"
 
 #define ROW(name, text, tag, layout) \
@@ -17,7 +18,7 @@ static const struct {
 } region_info[] = {ASHLAR_REGION_MAP(ROW)};
 ASHLAR_TABLE_IS_FULL(region_info, ASHLAR_REGION_COUNT);
 
-const char *ashlar_region_text(ashlar_region region) {
+const char *ashlar__region_text(ashlar_region region) {
     return (unsigned)region < ASHLAR_REGION_COUNT ? region_info[region].text : NULL;
 }
 
@@ -46,10 +47,10 @@ static const size_t staggered_from = (size_t)64 << 20;
  * own: in a segment with other blocks its place might differ from process to process. */
 static ashlar_status block_bytes(const ashlar_arena *arena, const ashlar_allocator *allocator,
                                  ashlar_region region, size_t *out) {
-    const size_t bytes = ashlar_arena_region_bytes(arena, region);
+    const size_t bytes = ashlar__arena_region_bytes(arena, region);
     const size_t more = bytes >= staggered_from ? STAGGER_BYTES : 0;
     return ashlar__add(bytes, more, out) &&
-                   ashlar__align_up(*out, ashlar_allocator_segment_granularity(allocator), out)
+                   ashlar__align_up(*out, ashlar__allocator_segment_granularity(allocator), out)
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EOVERFLOW, "a region of %zu bytes is too large", bytes);
 }
@@ -78,7 +79,7 @@ void ashlar_arena_destroy(ashlar_arena *arena) {
         return;
     }
     if (arena->allocator != NULL) {
-        arena_drop(arena, arena->allocator, ashlar_arena_regions(arena));
+        arena_drop(arena, arena->allocator, ashlar__arena_regions(arena));
     }
     for (size_t i = 0; i < arena->tensor_count; i++) {
         ashlar__host_free(arena->tensors[i].name);
@@ -93,7 +94,7 @@ void ashlar_arena_destroy(ashlar_arena *arena) {
     ashlar__host_free(arena);
 }
 
-size_t ashlar_arena_region_bytes(const ashlar_arena *arena, ashlar_region region) {
+size_t ashlar__arena_region_bytes(const ashlar_arena *arena, ashlar_region region) {
     return (unsigned)region < ASHLAR_REGION_COUNT ? arena->bytes[ashlar__region_layout(region)] : 0;
 }
 
@@ -102,7 +103,7 @@ ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocato
     unsigned set = 0;
     ASHLAR_CHECK2(arena->allocator == NULL || arena->allocator == allocator);
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        const size_t bytes = ashlar_arena_region_bytes(arena, (ashlar_region)i);
+        const size_t bytes = ashlar__arena_region_bytes(arena, (ashlar_region)i);
         if ((regions & ASHLAR_REGION_BIT(i)) == 0 || arena->regions[i] != NULL || bytes == 0) {
             continue;
         }
@@ -124,7 +125,7 @@ static ashlar_status take_zeroed(ashlar_arena *arena, ashlar_allocator *allocato
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
         if ((taken & ASHLAR_REGION_BIT(i)) != 0) {
             status = ashlar_fill(ashlar_allocator_device(allocator), arena->regions[i], 0,
-                                 ashlar_arena_region_bytes(arena, (ashlar_region)i), stream);
+                                 ashlar__arena_region_bytes(arena, (ashlar_region)i), stream);
         }
     }
     if (status != ASHLAR_OK) {
@@ -165,22 +166,10 @@ ashlar_status ashlar_arena_zero(ashlar_arena *arena, ashlar_region region, ashla
     void *base = ashlar_arena_region(arena, region);
     ASHLAR_FAIL_IF(base == NULL, ASHLAR_EINVAL, "zero: the arena has no region %d", (int)region);
     return ashlar_fill(ashlar_allocator_device(arena->allocator), base, 0,
-                       ashlar_arena_region_bytes(arena, region), stream);
+                       ashlar__arena_region_bytes(arena, region), stream);
 }
 
-size_t ashlar_arena_tensor_count(const ashlar_arena *arena) {
-    return arena->tensor_count;
-}
-
-size_t ashlar_arena_elements(const ashlar_arena *arena) {
-    size_t sum = 0;
-    for (size_t i = 0; i < arena->tensor_count; i++) {
-        sum += arena->tensors[i].info.elements;
-    }
-    return sum;
-}
-
-unsigned ashlar_arena_regions(const ashlar_arena *arena) {
+unsigned ashlar__arena_regions(const ashlar_arena *arena) {
     unsigned regions = 0;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         regions |= arena->regions[i] != NULL ? ASHLAR_REGION_BIT(i) : 0;
@@ -188,18 +177,22 @@ unsigned ashlar_arena_regions(const ashlar_arena *arena) {
     return regions;
 }
 
-ashlar_allocator *ashlar_arena_allocator(const ashlar_arena *arena) {
-    return arena->allocator;
+ashlar_arena_info ashlar_arena_get_info(const ashlar_arena *arena) {
+    ashlar_arena_info info = {.tensor_count = arena->tensor_count,
+                              .elements = arena->elements,
+                              .regions = ashlar__arena_regions(arena),
+                              .allocator = arena->allocator,
+                              .bucket_count = arena->bucket_count};
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        info.region_bytes[i] = ashlar__arena_region_bytes(arena, (ashlar_region)i);
+    }
+    return info;
 }
 
 void ashlar_arena_tensor(const ashlar_arena *arena, size_t tensor, ashlar_tensor_info *info) {
     ASHLAR_CHECK2(tensor < arena->tensor_count);
     const ashlar_tensor_info *known = &arena->tensors[tensor].info;
     *info = *known;
-}
-
-size_t ashlar_arena_bucket_count(const ashlar_arena *arena) {
-    return arena->bucket_count;
 }
 
 void ashlar_arena_get_bucket(const ashlar_arena *arena, size_t i, ashlar_arena_bucket *out) {
@@ -429,7 +422,7 @@ void ashlar__arena_unplace(ashlar_arena *arena) {
     ashlar__host_free(arena->order);
     ashlar__host_free(arena->buckets);
     arena->order = NULL;
-    ASHLAR_CHECK2(arena->allocator == NULL && ashlar_arena_regions(arena) == 0);
+    ASHLAR_CHECK2(arena->allocator == NULL && ashlar__arena_regions(arena) == 0);
     arena->buckets = NULL;
     arena->bucket_count = 0;
     memset(arena->bytes, 0, sizeof arena->bytes);

@@ -42,6 +42,7 @@ struct ashlar_arena {
     size_t group_count, group_capacity;
     ashlar_arena_entry *tensors; /* the tensors of a group follow each other */
     size_t tensor_count, tensor_capacity;
+    size_t elements; /* of all tensors */
     size_t *names; /* [name_capacity] hash table by name, open addressing: tensor + 1; 0: free */
     size_t name_capacity;           /* a power of two, above tensor_count * 3 / 2; or 0 */
     ashlar_arena_binding *bindings; /* [binding_capacity / 2] */
@@ -61,6 +62,15 @@ struct ashlar_arena {
     uint64_t layout_hash;               /* of ashlar__arena_hash(): equal layouts have equal ones */
     void *regions[ASHLAR_REGION_COUNT]; /* blocks of bytes[layout of the region]; NULL: none */
 };
+
+/* "parameters" and so on; NULL if the value is not a region. */
+const char *ashlar__region_text(ashlar_region region);
+
+/* The regions that are there, a set of ASHLAR_REGION_BIT()s; 0 before commit. */
+unsigned ashlar__arena_regions(const ashlar_arena *arena);
+
+/* A region's size in bytes, with padding; 0 before commit, and if the value is not a region. */
+size_t ashlar__arena_region_bytes(const ashlar_arena *arena, ashlar_region region);
 
 /* The layout of a region. The region must be valid. */
 ashlar_layout ashlar__region_layout(ashlar_region region);

@@ -15,7 +15,7 @@ static unsigned find_region(const ashlar_arena *arena, uintptr_t begin, size_t b
     for (; i < ASHLAR_REGION_COUNT; i++) {
         const uintptr_t base = (uintptr_t)arena->regions[i];
         if (base != 0 && base < end &&
-            begin < base + ashlar_arena_region_bytes(arena, (ashlar_region)i)) {
+            begin < base + ashlar__arena_region_bytes(arena, (ashlar_region)i)) {
             break;
         }
     }
@@ -36,13 +36,13 @@ void ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t b
     }
     const ashlar_layout layout = ashlar__region_layout(region);
     (void)snprintf(text, ASHLAR_WHERE_BYTES, "padding of the %s, or memory before them",
-                   ashlar_region_text(region));
+                   ashlar__region_text(region));
     for (size_t i = 0; i < arena->tensor_count; i++) {
         const char *at = ashlar_arena_view(arena, region, i);
         if (at != NULL && begin - (uintptr_t)at < ashlar__arena_tensor_bytes(arena, layout, i)) {
             (void)snprintf(text, ASHLAR_WHERE_BYTES, "%zu bytes into tensor %s (%s)",
                            (size_t)(begin - (uintptr_t)at), arena->tensors[i].name,
-                           ashlar_region_text(region));
+                           ashlar__region_text(region));
         }
     }
 }
@@ -50,8 +50,8 @@ void ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t b
 /* Check that the allocator still has every region as a live block that is large enough. */
 static ashlar_status check_regions(const ashlar_arena *arena) {
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        const char *text = ashlar_region_text((ashlar_region)i);
-        const size_t wanted = ashlar_arena_region_bytes(arena, (ashlar_region)i);
+        const char *text = ashlar__region_text((ashlar_region)i);
+        const size_t wanted = ashlar__arena_region_bytes(arena, (ashlar_region)i);
         size_t bytes = 0;
         if (arena->regions[i] == NULL) {
             continue;
@@ -77,7 +77,7 @@ static ashlar_status report_pointer(const ashlar_arena *arena, const ashlar_aren
         ASHLAR_EMOVED,
         "tensor %s (%s) was placed at %p, its view points to %p; that is %s; keep "
         "the arena's address and copy into it, or mend it by ashlar_arena_flatten()",
-        arena->tensors[binding->tensor].name, ashlar_region_text(binding->region), want,
+        arena->tensors[binding->tensor].name, ashlar__region_text(binding->region), want,
         *binding->pointer, place);
 }
 
@@ -85,7 +85,7 @@ static ashlar_status check_view(const ashlar_arena *arena, const ashlar_arena_bi
     const ashlar_tensor_info *info = &arena->tensors[binding->tensor].info;
     const ashlar_tensor_view *view = binding->view;
     ASHLAR_CHECK2(binding->pointer == &view->data);
-    const char *text = ashlar_region_text(binding->region);
+    const char *text = ashlar__region_text(binding->region);
     const ashlar_dtype dtype =
         ashlar__layout_dtype(info->dtype, ashlar__region_layout(binding->region));
     const char *got = ashlar_dtype_name(view->dtype);

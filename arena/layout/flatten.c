@@ -9,6 +9,7 @@
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
+#include "allocator/device/device_impl.h"
 
 /* A tensor and the memory from which its values are copied into the region. */
 typedef struct piece {
@@ -266,8 +267,8 @@ static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, siz
     if (owner != NULL) {
         ASHLAR_TRY(prepare_blocks(g, owner, stream));
     }
-    return ashlar_copy_batch(ashlar_allocator_device(g->arena->allocator), g->spans, g->span_count,
-                             stream);
+    return ashlar__copy_batch(ashlar_allocator_device(g->arena->allocator), g->spans, g->span_count,
+                              stream);
 }
 
 ashlar_status ashlar_arena_flatten(ashlar_arena *arena, ashlar_region region,

@@ -5,6 +5,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
+#include "allocator/device/device_impl.h"
 #include "arena/layout/arena_impl.h"
 
 #define NO_HOST_MEMORY "no host memory to declare tensor %s"
@@ -165,6 +166,9 @@ ashlar_status ashlar_arena_add_group(ashlar_arena *arena, size_t bytes,
         }
         return status;
     }
+    for (size_t i = before; i < arena->tensor_count; i++) {
+        arena->elements += arena->tensors[i].info.elements;
+    }
     enter_names(arena, before);
     arena->groups[arena->group_count++] =
         (ashlar_arena_group){.bytes = bytes, .dtype = specs[0].dtype};
@@ -259,7 +263,7 @@ static ashlar_status report(const gaps *g, const gap *at, size_t i, unsigned cha
         ASHLAR_EDAMAGE,
         "byte %zu of the %s (%p) is 0x%02x, in the padding %s%s; padding is zero: "
         "something wrote past the end of a tensor",
-        at->offset + i, ashlar_region_text(at->region), (const void *)(base + at->offset + i),
+        at->offset + i, ashlar__region_text(at->region), (const void *)(base + at->offset + i),
         value, at->before < arena->tensor_count ? "behind tensor " : "before the first tensor",
         at->before < arena->tensor_count ? arena->tensors[at->before].name : "");
 }
@@ -286,7 +290,7 @@ static ashlar_status fetch(const gaps *g, char *block, unsigned char *host, ashl
         g->spans[i] = (ashlar_copy_span){block + at, base + from->offset, from->bytes};
         at += from->bytes;
     }
-    ASHLAR_TRY(ashlar_copy_batch(device, g->spans, g->count, stream));
+    ASHLAR_TRY(ashlar__copy_batch(device, g->spans, g->count, stream));
     ASHLAR_TRY(ashlar_copy_to_host(device, host, block, g->bytes, stream));
     return ashlar_stream_synchronize(device, stream);
 }

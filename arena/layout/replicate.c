@@ -69,7 +69,7 @@ static ashlar_status copy_regions(const ashlar_arena *to, side dst, const ashlar
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
             ASHLAR_TRY(ashlar_copy_peer(dst.device, to->regions[i], src.device, from->regions[i],
-                                        ashlar_arena_region_bytes(from, (ashlar_region)i),
+                                        ashlar__arena_region_bytes(from, (ashlar_region)i),
                                         dst.stream));
         }
     }
@@ -108,14 +108,14 @@ static ashlar_status check_regions(const ashlar_arena *source, unsigned regions,
                    source->allocator == NULL
                        ? "replicate: the source is not committed"
                        : "replicate: regions: no set with that of the parameters");
-    *wanted = regions & ashlar_arena_regions(source);
+    *wanted = regions & ashlar__arena_regions(source);
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         ASHLAR_FAIL_IF((regions & ~*wanted & ASHLAR_REGION_BIT(i)) != 0 &&
-                           ashlar_arena_region_bytes(source, (ashlar_region)i) != 0,
+                           ashlar__arena_region_bytes(source, (ashlar_region)i) != 0,
                        ASHLAR_EINVAL,
                        "replicate: the source has no %s; leave them out, and take them by "
                        "ashlar_arena_extend()",
-                       ashlar_region_text((ashlar_region)i));
+                       ashlar__region_text((ashlar_region)i));
     }
     return ASHLAR_OK;
 }
@@ -156,19 +156,4 @@ ashlar_status ashlar_arena_refresh(ashlar_arena *replica, ashlar_stream stream,
     return copy_in_order(replica, (side){ashlar_allocator_device(replica->allocator), stream},
                          source, (side){ashlar_allocator_device(source->allocator), source_stream},
                          ASHLAR_REGIONS_INFERENCE);
-}
-
-void *ashlar_arena_rebase(const ashlar_arena *from, const ashlar_arena *to, const void *pointer) {
-    if (!have_same_layout(from, to)) {
-        return NULL;
-    }
-    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        /* Unsigned: an address below the region gives a huge offset. */
-        const size_t offset = (uintptr_t)pointer - (uintptr_t)from->regions[i];
-        if (from->regions[i] != NULL &&
-            offset < ashlar_arena_region_bytes(from, (ashlar_region)i)) {
-            return to->regions[i] != NULL ? (char *)to->regions[i] + offset : NULL;
-        }
-    }
-    return NULL;
 }

@@ -36,39 +36,25 @@ static bool is_scaled(const ashlar_optimizer *o) {
 
 /* ---- its memory ---- */
 
-static ashlar_status check_arena(const ashlar_arena *arena, unsigned needed) {
-    const unsigned regions = ashlar_arena_regions(arena);
-    if (regions == 0) {
-        return ashlar__fail(ASHLAR_EINVAL, "optimizer: the arena is not committed");
-    }
-    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        const bool is_needed = (needed & ASHLAR_REGION_BIT(i)) != 0 &&
-                               ashlar_arena_region_bytes(arena, (ashlar_region)i) > 0;
-        if (is_needed && (regions & ASHLAR_REGION_BIT(i)) == 0) {
-            return ashlar__fail(ASHLAR_EINVAL,
-                                "optimizer: the arena has no %s; commit or extend it with "
-                                "ashlar_optimizer_regions()",
-                                ashlar_region_text((ashlar_region)i));
-        }
-    }
-    return ASHLAR_OK;
-}
-
-static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_config *config) {
-    ASHLAR_TRY(check_arena(arena, ashlar_optimizer_regions(config)));
+/* Check what can be checked before anything is taken; then add the regions that the arena lacks. */
+static ashlar_status complete_arena(ashlar_arena *arena, const ashlar_optimizer_config *config,
+                                    ashlar_stream stream) {
+    ASHLAR_FAIL_IF(arena->allocator == NULL, ASHLAR_EINVAL,
+                   "optimizer: the arena is not committed");
     ASHLAR_TRY(ashlar__workers_check());
-    return ashlar__instruction_set_check();
+    ASHLAR_TRY(ashlar__instruction_set_check());
+    return ashlar_arena_extend(arena, stream, ashlar__optimizer_regions(config));
 }
 
 /* No sum here can overflow: the host holds a copy of the runs, and the arena a chunk's elements,
  * which take more memory than its partial sum. A further run ends at most one chunk early. */
 static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
     void *block = NULL;
-    const size_t tensors = ashlar_arena_tensor_count(o->arena);
+    const size_t tensors = o->arena->tensor_count;
     o->bytes = sizeof *o->scalars + tensors * (sizeof *o->histories + sizeof *o->runs) +
                (o->table.chunk_count + tensors) * sizeof *o->partials;
-    const ashlar_status status = ashlar_alloc_tagged(ashlar_arena_allocator(o->arena), o->bytes,
-                                                     ASHLAR_TAG_MOMENTS, stream, &block);
+    const ashlar_status status =
+        ashlar_alloc_tagged(o->arena->allocator, o->bytes, ASHLAR_TAG_MOMENTS, stream, &block);
     if (status == ASHLAR_OK) {
         o->scalars = block;
         o->histories = (ashlar_optimizer_history *)(void *)(o->scalars + 1);
@@ -82,8 +68,8 @@ static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
 
 /* As if no tensor had been updated, or missed a step. */
 static ashlar_status clear_histories(const ashlar_optimizer *o, ashlar_stream stream) {
-    return ashlar_fill(o->device, o->histories, 0,
-                       ashlar_arena_tensor_count(o->arena) * sizeof *o->histories, stream);
+    return ashlar_fill(o->device, o->histories, 0, o->arena->tensor_count * sizeof *o->histories,
+                       stream);
 }
 
 /* Write the state before the first step. */
@@ -101,7 +87,7 @@ static ashlar_optimizer_job begin_job(const ashlar_optimizer *o, unsigned passes
                                   .passes = passes,
                                   .scalars = o->scalars,
                                   .histories = o->histories,
-                                  .history_count = ashlar_arena_tensor_count(o->arena),
+                                  .history_count = o->arena->tensor_count,
                                   .shape = o->table.shape,
                                   .partials = o->partials,
                                   .gradient_scale = 1};
@@ -119,8 +105,8 @@ static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_jo
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const ashlar_region region = (ashlar_region)i;
         operands[i + 2] =
-            (ashlar_operand){ashlar_region_text(region), ashlar_arena_region(o->arena, region),
-                             ashlar_arena_region_bytes(o->arena, region), false};
+            (ashlar_operand){ashlar__region_text(region), ashlar_arena_region(o->arena, region),
+                             ashlar__arena_region_bytes(o->arena, region), false};
     }
     ASHLAR_TRY(ashlar__check_operands(o->device, "ashlar_optimizer_step", operands));
     return ashlar_launch(o->device, stream, ashlar__optimizer_cpu_run, job, sizeof *job);
@@ -130,7 +116,7 @@ static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_jo
 
 static void select_all(const ashlar_optimizer *o, ashlar_optimizer_job *job) {
     ashlar__optimizer_table_select(
-        &o->table, o->runs, 0, ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS), job);
+        &o->table, o->runs, 0, ashlar__arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS), job);
 }
 
 static ashlar_status put_table(const ashlar_optimizer *o, ashlar_stream stream) {
@@ -163,8 +149,7 @@ ashlar_status ashlar_optimizer_follow(ashlar_optimizer *o, ashlar_stream stream)
 /* ---- create and destroy ---- */
 
 static ashlar_status open_device(ashlar_optimizer *o) {
-    ashlar_device_info info;
-    ashlar_device_get_info(o->device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(o->device);
     return info.kind == ASHLAR_DEVICE_CUDA ? ashlar__optimizer_cuda_open(o->device, &o->cuda)
                                            : ASHLAR_OK;
 }
@@ -182,11 +167,11 @@ ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimize
                                       ashlar_stream stream, ashlar_optimizer **out) {
     ashlar_optimizer_config config;
     ASHLAR_TRY(ashlar__optimizer_take(&config, given));
-    ASHLAR_TRY(check(arena, &config));
+    ASHLAR_TRY(complete_arena(arena, &config, stream));
     ashlar_optimizer *o;
     ASHLAR_HOST_NEW(o, 1, "no host memory for an optimizer");
     o->arena = arena;
-    o->device = ashlar_allocator_device(ashlar_arena_allocator(arena));
+    o->device = ashlar_allocator_device(arena->allocator);
     o->rule = (ashlar_optimizer_rule){.algorithm = ashlar__optimizer_algorithm(&config),
                                       .config = config};
     ASHLAR_HAND_OUT(build(o, stream), o, ashlar_optimizer_destroy, out);
@@ -198,7 +183,7 @@ void ashlar_optimizer_destroy(ashlar_optimizer *o) {
     }
     if (o->scalars != NULL) {
         /* This fails only if somebody else has freed the block, so it is gone in any case. */
-        const ashlar_status status = ashlar_free(ashlar_arena_allocator(o->arena), o->scalars);
+        const ashlar_status status = ashlar_free(o->arena->allocator, o->scalars);
         (void)status;
     }
     ashlar__optimizer_cuda_close(o->cuda);
@@ -233,7 +218,7 @@ static ashlar_status check_gradient_scale(double scale) {
 }
 
 static ashlar_status check_range(const ashlar_optimizer *o, size_t offset, size_t bytes) {
-    const size_t all = ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS);
+    const size_t all = ashlar__arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS);
     if (offset % ASHLAR_ARENA_ALIGN != 0 || bytes % ASHLAR_ARENA_ALIGN != 0 || offset > all ||
         bytes > all - offset) {
         return ashlar__fail(ASHLAR_EINVAL,
@@ -244,78 +229,106 @@ static ashlar_status check_range(const ashlar_optimizer *o, size_t offset, size_
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_optimizer_step_at(ashlar_optimizer *o, const double *rate_at, double most,
-                                       double gradient_scale, ashlar_stream stream) {
+ashlar_status ashlar_optimizer_step_with(ashlar_optimizer *o, const ashlar_optimizer_call *given,
+                                         ashlar_stream stream) {
+    const unsigned all = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE;
+    ashlar_optimizer_call call = ASHLAR_OR_ZERO(ashlar_optimizer_call, given);
+    if (call.parts == 0) {
+        call.parts = all;
+        call.offset = 0;
+        call.bytes = ashlar__arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS);
+    }
+    ASHLAR_FAIL_IF(call.parts > all, ASHLAR_EINVAL,
+                   "optimizer: parts %u; give a set of ASHLAR_OPTIMIZER_SUM, _DECIDE and _UPDATE",
+                   call.parts);
+    ashlar_optimizer_job job = begin_job(o, call.parts);
+    if ((call.parts & ASHLAR_OPTIMIZER_DECIDE) != 0) {
+        ASHLAR_TRY(check_gradient_scale(call.gradient_scale));
+        job.gradient_scale = call.gradient_scale;
+    }
+    if (call.parts == ASHLAR_OPTIMIZER_DECIDE) {
+        return launch(o, &job, stream);
+    }
+    ASHLAR_TRY(check_range(o, call.offset, call.bytes));
     ASHLAR_TRY(ashlar_optimizer_follow(o, stream));
-    ASHLAR_TRY(check_rate(o, most));
-    ASHLAR_TRY(check_gradient_scale(gradient_scale));
-    ashlar_optimizer_job job =
-        begin_job(o, ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE);
-    job.learning_rate = most;
-    job.rate_at = rate_at;
-    job.gradient_scale = gradient_scale;
-    select_all(o, &job);
+    job.shape = o->table.shape;
+    if ((call.parts & ASHLAR_OPTIMIZER_UPDATE) != 0) {
+        ASHLAR_TRY(check_rate(o, call.learning_rate));
+        job.learning_rate = call.learning_rate;
+        job.rate_at = call.rate_at;
+    }
+    ashlar__optimizer_table_select(&o->table, o->runs, call.offset, call.bytes, &job);
     return launch(o, &job, stream);
 }
 
 ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,
                                     double gradient_scale, ashlar_stream stream) {
-    return ashlar_optimizer_step_at(o, NULL, learning_rate, gradient_scale, stream);
-}
-
-/* ---- a step in three calls ---- */
-
-ashlar_status ashlar_optimizer_sum(ashlar_optimizer *o, size_t offset, size_t bytes,
-                                   ashlar_stream stream) {
-    ASHLAR_TRY(check_range(o, offset, bytes));
-    ASHLAR_TRY(ashlar_optimizer_follow(o, stream));
-    ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_SUM);
-    ashlar__optimizer_table_select(&o->table, o->runs, offset, bytes, &job);
-    return launch(o, &job, stream);
-}
-
-ashlar_status ashlar_optimizer_decide(ashlar_optimizer *o, double gradient_scale,
-                                      ashlar_stream stream) {
-    ASHLAR_TRY(check_gradient_scale(gradient_scale));
-    ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_DECIDE);
-    job.gradient_scale = gradient_scale;
-    return launch(o, &job, stream);
-}
-
-ashlar_status ashlar_optimizer_update(ashlar_optimizer *o, size_t offset, size_t bytes,
-                                      double learning_rate, ashlar_stream stream) {
-    ASHLAR_TRY(check_range(o, offset, bytes));
-    ASHLAR_TRY(ashlar_optimizer_follow(o, stream));
-    ASHLAR_TRY(check_rate(o, learning_rate));
-    ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_UPDATE);
-    job.learning_rate = learning_rate;
-    ashlar__optimizer_table_select(&o->table, o->runs, offset, bytes, &job);
-    return launch(o, &job, stream);
+    const ashlar_optimizer_call call = {.learning_rate = learning_rate,
+                                        .gradient_scale = gradient_scale};
+    return ashlar_optimizer_step_with(o, &call, stream);
 }
 
 /* ---- the state ---- */
 
-double *ashlar_optimizer_sum_address(const ashlar_optimizer *o) {
-    return &o->scalars->sum;
+ashlar_optimizer_info ashlar_optimizer_get_info(const ashlar_optimizer *o) {
+    return (ashlar_optimizer_info){.learning_rate = o->rule.config.learning_rate,
+                                   .sum = &o->scalars->sum,
+                                   .loss_scale = &o->scalars->state.loss_scale};
 }
 
-const double *ashlar_optimizer_loss_scale_address(const ashlar_optimizer *o) {
-    return &o->scalars->state.loss_scale;
+static ashlar_status copy_state(const ashlar_optimizer *o, ashlar_optimizer_state *state,
+                                ashlar_stream stream) {
+    return ashlar_copy_to_host(o->device, state, &o->scalars->state, sizeof *state, stream);
 }
 
-double ashlar_optimizer_learning_rate(const ashlar_optimizer *o) {
-    return o->rule.config.learning_rate;
+static ashlar_status get_updates(const ashlar_optimizer *o, ashlar_optimizer_state *state,
+                                 uint64_t *updates, ashlar_stream stream) {
+    const size_t count = o->arena->tensor_count;
+    ashlar_optimizer_history *histories;
+    ASHLAR_HOST_NEW(histories, count, "no host memory for the updates of %zu tensors", count);
+    ashlar_status status = copy_state(o, state, stream);
+    ASHLAR_THEN(status, ashlar_copy_to_host(o->device, histories, o->histories,
+                                            count * sizeof *histories, stream));
+    ASHLAR_THEN(status, ashlar_stream_synchronize(o->device, stream));
+    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        const ashlar_optimizer_history *h = &histories[i];
+        updates[i] = !o->arena->tensors[i].is_apart ? ASHLAR_UPDATED_ALWAYS
+                     : h->is_frozen != 0            ? h->count
+                                                    : state->step - h->count;
+    }
+    ashlar__host_free(histories);
+    return status;
 }
 
 ashlar_status ashlar_optimizer_copy_state_to_host(const ashlar_optimizer *o,
-                                                  ashlar_optimizer_state *state,
+                                                  ashlar_optimizer_state *state, uint64_t *updates,
                                                   ashlar_stream stream) {
-    return ashlar_copy_to_host(o->device, state, &o->scalars->state, sizeof *state, stream);
+    return updates != NULL ? get_updates(o, state, updates, stream) : copy_state(o, state, stream);
+}
+
+static ashlar_status set_updates(ashlar_optimizer *o, const uint64_t *updates,
+                                 ashlar_stream stream) {
+    const size_t count = o->arena->tensor_count;
+    ashlar_optimizer_history *histories;
+    ASHLAR_HOST_NEW(histories, count, "no host memory for the updates of %zu tensors", count);
+    for (size_t i = 0; i < count; i++) {
+        ashlar_arena_entry *tensor = &o->arena->tensors[i];
+        if (updates[i] != ASHLAR_UPDATED_ALWAYS) {
+            histories[i] = (ashlar_optimizer_history){.count = updates[i], .is_frozen = 1};
+        }
+        tensor->is_apart = tensor->info.options.is_frozen || histories[i].is_frozen != 0;
+    }
+    ashlar_status status = ashlar_copy_to_device(o->device, o->histories, histories,
+                                                 count * sizeof *histories, stream);
+    ashlar__host_free(histories);
+    o->arena->option_changes++;
+    ASHLAR_THEN(status, ashlar_optimizer_follow(o, stream));
+    return status;
 }
 
 ashlar_status ashlar_optimizer_copy_state_to_device(ashlar_optimizer *o,
                                                     const ashlar_optimizer_state *state,
-                                                    ashlar_stream stream) {
+                                                    const uint64_t *updates, ashlar_stream stream) {
     ashlar_optimizer_state copy = ASHLAR_OR_ZERO(ashlar_optimizer_state, state);
     if (!is_scaled(o)) {
         copy.loss_scale = 1;
@@ -332,46 +345,9 @@ ashlar_status ashlar_optimizer_copy_state_to_device(ashlar_optimizer *o,
     const ashlar_optimizer_scalars head = {.state = copy};
     ASHLAR_TRY(ashlar_copy_to_device(o->device, o->scalars, &head,
                                      offsetof(ashlar_optimizer_scalars, sum), stream));
-    ASHLAR_TRY(copy.step == 0 ? clear_histories(o, stream) : ASHLAR_OK);
-    return copy.step == 0 ? put_table(o, stream) : ASHLAR_OK;
-}
-
-ashlar_status ashlar_optimizer_get_updates(const ashlar_optimizer *o, uint64_t *updates,
-                                           ashlar_stream stream) {
-    const size_t count = ashlar_arena_tensor_count(o->arena);
-    ashlar_optimizer_history *histories;
-    ashlar_optimizer_state state;
-    ASHLAR_HOST_NEW(histories, count, "no host memory for the updates of %zu tensors", count);
-    ashlar_status status = ashlar_optimizer_copy_state_to_host(o, &state, stream);
-    ASHLAR_THEN(status, ashlar_copy_to_host(o->device, histories, o->histories,
-                                            count * sizeof *histories, stream));
-    ASHLAR_THEN(status, ashlar_stream_synchronize(o->device, stream));
-    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        const ashlar_optimizer_history *h = &histories[i];
-        updates[i] = !o->arena->tensors[i].is_apart ? ASHLAR_UPDATED_ALWAYS
-                     : h->is_frozen != 0            ? h->count
-                                                    : state.step - h->count;
+    if (copy.step == 0) {
+        ASHLAR_TRY(clear_histories(o, stream));
+        ASHLAR_TRY(put_table(o, stream));
     }
-    ashlar__host_free(histories);
-    return status;
-}
-
-ashlar_status ashlar_optimizer_set_updates(ashlar_optimizer *o, const uint64_t *updates,
-                                           ashlar_stream stream) {
-    const size_t count = ashlar_arena_tensor_count(o->arena);
-    ashlar_optimizer_history *histories;
-    ASHLAR_HOST_NEW(histories, count, "no host memory for the updates of %zu tensors", count);
-    for (size_t i = 0; i < count; i++) {
-        ashlar_arena_entry *tensor = &o->arena->tensors[i];
-        if (updates[i] != ASHLAR_UPDATED_ALWAYS) {
-            histories[i] = (ashlar_optimizer_history){.count = updates[i], .is_frozen = 1};
-        }
-        tensor->is_apart = tensor->info.options.is_frozen || histories[i].is_frozen != 0;
-    }
-    ashlar_status status = ashlar_copy_to_device(o->device, o->histories, histories,
-                                                 count * sizeof *histories, stream);
-    ashlar__host_free(histories);
-    o->arena->option_changes++;
-    ASHLAR_THEN(status, ashlar_optimizer_follow(o, stream));
-    return status;
+    return updates != NULL ? set_updates(o, updates, stream) : ASHLAR_OK;
 }

@@ -15,10 +15,6 @@
 static const char *const names[] = {ASHLAR_OPTIMIZER_MAP(NAME)};
 ASHLAR_TABLE_IS_FULL(names, ASHLAR_OPTIMIZER_COUNT);
 
-const char *ashlar_optimizer_name(ashlar_optimizer_kind kind) {
-    return (unsigned)kind < ASHLAR_OPTIMIZER_COUNT ? names[kind] : "unknown";
-}
-
 static ashlar_optimizer_config defaults_of(ashlar_optimizer_kind kind) {
     ashlar_optimizer_config c = {
         .kind = kind,
@@ -39,10 +35,6 @@ static ashlar_optimizer_config defaults_of(ashlar_optimizer_kind kind) {
         c.epsilon = kind == ASHLAR_OPTIMIZER_ADAGRAD ? 1e-10 : 1e-8;
     }
     return c;
-}
-
-void ashlar_optimizer_defaults(ashlar_optimizer_kind kind, ashlar_optimizer_config *config) {
-    *config = defaults_of(kind);
 }
 
 /* `value`, or `initial` if it is 0: the program did not set it. */
@@ -84,7 +76,7 @@ ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *conf
     }
 }
 
-unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config) {
+unsigned ashlar__optimizer_regions(const ashlar_optimizer_config *config) {
 #define MOMENTS(name, function, moment1, moment2)                                            \
     [ASHLAR_ALGORITHM_##name] = ((moment1) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) : 0) | \
                                 ((moment2) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2) : 0),
@@ -177,19 +169,18 @@ ashlar_status ashlar__optimizer_take(ashlar_optimizer_config *config,
     return check_scaling(config);
 }
 
-ashlar_status ashlar_optimizer_check(const ashlar_optimizer_config *config) {
+ashlar_status ashlar_optimizer_complete(ashlar_optimizer_config *config) {
     ashlar_optimizer_config taken;
-    return ashlar__optimizer_take(&taken, config);
+    ASHLAR_TRY(ashlar__optimizer_take(&taken, config));
+    *config = taken;
+    return ASHLAR_OK;
 }
 
 /* ---- schedules ---- */
 
-const char *ashlar_schedule_name(ashlar_schedule_kind kind) {
 #define SCHEDULE_NAME(name, text) [ASHLAR_SCHEDULE_##name] = text,
-    static const char *const schedule_names[] = {ASHLAR_SCHEDULE_MAP(SCHEDULE_NAME)};
-    ASHLAR_TABLE_IS_FULL(schedule_names, ASHLAR_SCHEDULE_COUNT);
-    return (unsigned)kind < (unsigned)ASHLAR_SCHEDULE_COUNT ? schedule_names[kind] : "unknown";
-}
+static const char *const schedule_names[] = {ASHLAR_SCHEDULE_MAP(SCHEDULE_NAME)};
+ASHLAR_TABLE_IS_FULL(schedule_names, ASHLAR_SCHEDULE_COUNT);
 
 static bool is_cosine_fine(const ashlar_schedule *s) {
     return s->total_steps >= 1 && s->warmup_steps <= s->total_steps && s->floor >= 0 &&
@@ -204,21 +195,15 @@ static ashlar_status check_schedule(const ashlar_schedule *s) {
     ASHLAR_FAIL_IF(s->kind == ASHLAR_SCHEDULE_COSINE && !is_cosine_fine(s), ASHLAR_EINVAL,
                    "schedule %s: %llu steps with %llu of warm-up down to %g; give at least 1 step, "
                    "no longer a warm-up, and a floor from 0 to 1",
-                   ashlar_schedule_name(s->kind), (unsigned long long)s->total_steps,
+                   schedule_names[s->kind], (unsigned long long)s->total_steps,
                    (unsigned long long)s->warmup_steps, s->floor);
     ASHLAR_FAIL_IF(s->kind == ASHLAR_SCHEDULE_STEP &&
                        !(s->step_size >= 1 && s->gamma > 0 && s->gamma <= 1),
                    ASHLAR_EINVAL,
                    "schedule %s: times %g every %llu steps; give at least 1 step, and a factor "
                    "above 0 that is at most 1",
-                   ashlar_schedule_name(s->kind), s->gamma, (unsigned long long)s->step_size);
+                   schedule_names[s->kind], s->gamma, (unsigned long long)s->step_size);
     return ASHLAR_OK;
-}
-
-ashlar_status ashlar_schedule_check(const ashlar_schedule *schedule) {
-    ashlar_schedule s = ASHLAR_OR_ZERO(ashlar_schedule, schedule);
-    s.gamma = chosen(s.gamma, 0.1);
-    return check_schedule(&s);
 }
 
 static double cosine(const ashlar_schedule *s, uint64_t step) {
@@ -250,5 +235,5 @@ static double rate_of(const ashlar_schedule *s, uint64_t step) {
 double ashlar_schedule_rate(const ashlar_schedule *schedule, uint64_t step) {
     ashlar_schedule s = ASHLAR_OR_ZERO(ashlar_schedule, schedule);
     s.gamma = chosen(s.gamma, 0.1);
-    return rate_of(&s, step);
+    return check_schedule(&s) == ASHLAR_OK ? rate_of(&s, step) : (double)NAN;
 }

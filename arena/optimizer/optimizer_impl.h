@@ -94,12 +94,8 @@ typedef struct ashlar_optimizer_scalars {
     uint64_t shape;     /* of the table */
 } ashlar_optimizer_scalars;
 
-enum {
-    ASHLAR_OPTIMIZER_SUM = 1,
-    ASHLAR_OPTIMIZER_DECIDE = 2,
-    ASHLAR_OPTIMIZER_UPDATE = 4,
-    ASHLAR_OPTIMIZER_FOLLOW = 8,
-};
+/* One more pass than an ashlar_optimizer_part. */
+enum { ASHLAR_OPTIMIZER_FOLLOW = ASHLAR_OPTIMIZER_UPDATE << 1 };
 
 #define ASHLAR_DTYPE_BIT(dtype) (1u << (unsigned)(dtype))
 
@@ -137,9 +133,12 @@ void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_r
 ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *config);
 
 /* Copy *given to *config, with the kind's default for each field that is 0, and check it like
- * ashlar_optimizer_check(). */
+ * ashlar_optimizer_complete(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_take(ashlar_optimizer_config *config,
                                                        const ashlar_optimizer_config *given);
+
+/* The regions that an optimizer reads or writes, a set of ASHLAR_REGION_BIT()s. */
+unsigned ashlar__optimizer_regions(const ashlar_optimizer_config *config);
 
 /* Where a run lies in the storage layout, in bytes, and the number of elements in earlier runs. */
 typedef struct ashlar_optimizer_place {

@@ -94,7 +94,7 @@ static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
 
 ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table, const ashlar_arena *arena,
                                            const ashlar_optimizer_rule *rule) {
-    const size_t most = ashlar_arena_tensor_count(arena);
+    const size_t most = arena->tensor_count;
     ashlar_arena_run *runs = ashlar__host_calloc(most, sizeof *runs);
     *table = (ashlar_optimizer_table){0};
     if (runs != NULL) {
@@ -102,7 +102,7 @@ ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table, const 
         table->runs = ashlar__host_calloc(count, sizeof *table->runs);
         table->places = ashlar__host_calloc(count, sizeof *table->places);
         if (table->runs != NULL && table->places != NULL) {
-            fill(table, arena, runs, count, ashlar_optimizer_regions(&rule->config));
+            fill(table, arena, runs, count, ashlar__optimizer_regions(&rule->config));
             ashlar__host_free(runs);
             return ASHLAR_OK;
         }

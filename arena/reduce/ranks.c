@@ -46,7 +46,7 @@ static const struct launcher *find_launcher(void) {
     return NULL;
 }
 
-size_t ashlar_ranks_started(void) {
+static size_t started_count(void) {
     const struct launcher *l = find_launcher();
     return l == NULL ? 1 : read_count(l);
 }
@@ -134,14 +134,6 @@ void ashlar_ranks_close(ashlar_ranks *r, bool has_failed) {
         r->engine->stop();
     }
     release(r);
-}
-
-size_t ashlar_ranks_rank(const ashlar_ranks *r) {
-    return r->rank;
-}
-
-size_t ashlar_ranks_count(const ashlar_ranks *r) {
-    return r->count;
 }
 
 /* ---- a collective by the engine, in a stream's order ---- */
@@ -525,8 +517,7 @@ static ashlar_status detach(void *context, void *base) {
 
 ashlar_status ashlar_ranks_collectives(ashlar_ranks *r, ashlar_device *device,
                                        ashlar_ranks_order order, const ashlar_collectives **out) {
-    ashlar_device_info info;
-    ashlar_device_get_info(device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(device);
     ASHLAR_FAIL_IF((unsigned)order >= ASHLAR_RANKS_ORDER_COUNT, ASHLAR_EINVAL,
                    "ranks: there is no order %d", (int)order);
     ASHLAR_FAIL_IF(order == ASHLAR_RANKS_TREE && (r->count & (r->count - 1)) != 0, ASHLAR_EINVAL,
@@ -568,16 +559,16 @@ ashlar_status ashlar_ranks_check(ashlar_ranks *r) {
                : ASHLAR_OK;
 }
 
-double ashlar_ranks_seconds(const ashlar_ranks *r) {
-    return 1e-9 * (double)atomic_load(&r->spent_ns);
-}
-
-uint64_t ashlar_ranks_event_calls(const ashlar_ranks *r) {
-    return r->event_calls;
-}
-
-bool ashlar_ranks_reports(const ashlar_ranks *r) {
-    return !atomic_load_explicit(&r->has_failed, memory_order_acquire) || !r->is_told;
+ashlar_ranks_info ashlar_ranks_get_info(const ashlar_ranks *r) {
+    if (r == NULL) {
+        return (ashlar_ranks_info){.count = started_count()};
+    }
+    return (ashlar_ranks_info){
+        .rank = r->rank,
+        .count = r->count,
+        .seconds = 1e-9 * (double)atomic_load(&r->spent_ns),
+        .event_calls = r->event_calls,
+        .reports = !atomic_load_explicit(&r->has_failed, memory_order_acquire) || !r->is_told};
 }
 
 ashlar_status ashlar_ranks_sum(ashlar_ranks *r, double *numbers, size_t count) {

@@ -107,8 +107,7 @@ struct ashlar_reducer {
 
 static ashlar_status check_arguments(const ashlar_arena *arena, const ashlar_collectives *c,
                                      ashlar_reduction reduction) {
-    ASHLAR_FAIL_IF(ashlar_arena_allocator(arena) == NULL, ASHLAR_EINVAL,
-                   "reducer: the arena is not committed");
+    ASHLAR_FAIL_IF(arena->allocator == NULL, ASHLAR_EINVAL, "reducer: the arena is not committed");
     ASHLAR_FAIL_IF(c->broadcast == NULL || c->all_reduce == NULL, ASHLAR_EINVAL,
                    "reducer: broadcast and all_reduce must be given");
     ASHLAR_FAIL_IF((unsigned)reduction >= ASHLAR_REDUCTION_COUNT ||
@@ -183,7 +182,7 @@ static ashlar_status order(const ashlar_reducer *r, ashlar_stream earlier, ashla
 static ashlar_status send_range(const ashlar_reducer *r, ashlar_collective_fn collective,
                                 ashlar_region region, size_t i) {
     const ashlar_arena_bucket *range = &r->arena->buckets[i];
-    ASHLAR_CHECK2(range->offset + range->bytes <= ashlar_arena_region_bytes(r->arena, region));
+    ASHLAR_CHECK2(range->offset + range->bytes <= ashlar__arena_region_bytes(r->arena, region));
     return collective(r->collectives.context, (char *)r->arena->regions[region] + range->offset,
                       range->bytes / ashlar_dtype_bytes(range->dtype), range->dtype, r->stream);
 }

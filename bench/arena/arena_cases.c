@@ -79,7 +79,7 @@ const ashlar_arena_case *ashlar__arena_cases(size_t *count) {
 /* Draw the elements of all tensors, and leave padding 0. */
 static void draw_values(const ashlar_arena *arena, ashlar_random *random, float width,
                         char *image) {
-    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
+    for (size_t i = 0; i < ashlar_arena_get_info(arena).tensor_count; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(arena, i, &info);
         float *values = (float *)(void *)(image + info.offset[ASHLAR_LAYOUT_STORAGE]);
@@ -91,17 +91,17 @@ static void draw_values(const ashlar_arena *arena, ashlar_random *random, float 
 
 static ashlar_status fill_region(ashlar_arena *arena, ashlar_region region, float width,
                                  ashlar_random *random, char *image, ashlar_stream stream) {
-    ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(arena));
+    ashlar_device *device = ashlar_allocator_device(ashlar_arena_get_info(arena).allocator);
     draw_values(arena, random, width, image);
     ASHLAR_TRY(ashlar_copy_to_device(device, ashlar_arena_region(arena, region), image,
-                                     ashlar_arena_region_bytes(arena, region), stream));
+                                     ashlar_arena_get_info(arena).region_bytes[region], stream));
     return ashlar_stream_synchronize(device, stream);
 }
 
 ashlar_status ashlar__arena_case_fill(ashlar_arena *arena, uint64_t seed, ashlar_stream stream) {
     ashlar_random random;
     char *image =
-        ashlar__host_calloc(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), 1);
+        ashlar__host_calloc(ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS], 1);
     ASHLAR_FAIL_IF(image == NULL, ASHLAR_EHOSTMEM, "bench: no host memory for the arena's values");
     ashlar__random_init(&random, seed);
     ashlar_status status =

@@ -74,9 +74,8 @@ const char *ashlar__arena_operation_name(ashlar_arena_operation operation) {
 }
 
 static ashlar_optimizer_config adamw(void) {
-    ashlar_optimizer_config config;
-    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &config);
-    config.clip_norm = 1;
+    ashlar_optimizer_config config = {.kind = ASHLAR_OPTIMIZER_ADAMW, .clip_norm = 1};
+    ASHLAR_IGNORE(ashlar_optimizer_complete(&config)); /* good values */
     return config;
 }
 
@@ -85,8 +84,7 @@ static ashlar_status make_arena(ashlar_arena_setup *s, const ashlar_arena_case *
     const ashlar_optimizer_config config = adamw();
     ASHLAR_TRY(ashlar_arena_create(&s->arena));
     ASHLAR_TRY(which->declare(s->arena, is_smoke));
-    ASHLAR_TRY(
-        ashlar_arena_commit(s->arena, s->allocator, s->stream, ashlar_optimizer_regions(&config)));
+    ASHLAR_TRY(ashlar_arena_commit(s->arena, s->allocator, s->stream, ASHLAR_REGIONS_TRAINING));
     ASHLAR_TRY(ashlar__arena_case_fill(s->arena, VALUES_SEED, s->stream));
     return ashlar_optimizer_create(s->arena, &config, s->stream, &s->optimizer);
 }
@@ -104,7 +102,7 @@ static ashlar_status make_scattered(ashlar_arena_setup *s) {
 
 static size_t copy_bytes(const ashlar_arena_setup *s, ashlar_arena_operation operation) {
     const size_t half =
-        ashlar_arena_elements(s->arena) * sizeof(float) * operations[operation].arrays / 2;
+        ashlar_arena_get_info(s->arena).elements * sizeof(float) * operations[operation].arrays / 2;
     return (half + ASHLAR_COPY_LINE - 1) / ASHLAR_COPY_LINE * ASHLAR_COPY_LINE;
 }
 
@@ -136,8 +134,7 @@ static ashlar_status make_folder(ashlar_arena_setup *s) {
 
 ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *s, ashlar_device *device,
                                        const ashlar_arena_case *which, bool is_smoke) {
-    ashlar_device_info info;
-    ashlar_device_get_info(device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(device);
     s->device = device;
     s->is_cuda = info.kind == ASHLAR_DEVICE_CUDA;
     ASHLAR_TRY(ashlar_stream_create(device, &s->stream));
@@ -182,7 +179,7 @@ double ashlar__arena_setup_bytes(const ashlar_arena_setup *s, ashlar_arena_runne
         const size_t passes = accesses / operations[operation].arrays;
         return 2 * (double)copy_bytes(s, operation) * (double)passes;
     }
-    return (double)ashlar_arena_elements(s->arena) * sizeof(float) * (double)accesses;
+    return (double)ashlar_arena_get_info(s->arena).elements * sizeof(float) * (double)accesses;
 }
 
 static ashlar_status save_state(ashlar_arena_setup *s) {
@@ -204,7 +201,7 @@ enum { SAVED_ARRAYS = 3 /* p, m, v */ };
 /* Write all arrays to an open file, or read them. As a stand-in for each array's memory, this uses
  * the memory of the copies. */
 static bool move_plain(const ashlar_arena_setup *s, int fd, bool is_write) {
-    const size_t bytes = ashlar_arena_elements(s->arena) * sizeof(float);
+    const size_t bytes = ashlar_arena_get_info(s->arena).elements * sizeof(float);
     for (size_t i = 0; i < SAVED_ARRAYS; i++) {
         for (size_t at = 0; at < bytes;) {
             const ssize_t moved = is_write ? write(fd, (char *)s->copy_src + at, bytes - at)
@@ -252,12 +249,16 @@ static ashlar_status run_arena(ashlar_arena_setup *s, ashlar_arena_operation ope
     case ASHLAR_ARENA_OPERATION_ZERO:
         return ashlar_arena_zero(s->arena, ASHLAR_REGION_GRADIENTS, s->stream);
     case ASHLAR_ARENA_OPERATION_NORM:
-        return ashlar_optimizer_sum(s->optimizer, 0,
-                                    ashlar_arena_region_bytes(s->arena, ASHLAR_REGION_PARAMETERS),
-                                    s->stream);
+        return ashlar_optimizer_step_with(
+            s->optimizer,
+            &(ashlar_optimizer_call){
+                .parts = ASHLAR_OPTIMIZER_SUM,
+                .bytes = ashlar_arena_get_info(s->arena).region_bytes[ASHLAR_REGION_PARAMETERS]},
+            s->stream);
     case ASHLAR_ARENA_OPERATION_FLATTEN:
         return ashlar_arena_flatten(s->arena, ASHLAR_REGION_PARAMETERS, s->items,
-                                    ashlar_arena_tensor_count(s->arena), NULL, s->stream, NULL);
+                                    ashlar_arena_get_info(s->arena).tensor_count, NULL, s->stream,
+                                    NULL);
     case ASHLAR_ARENA_OPERATION_SAVE_STATE:
         return save_state(s);
     default:

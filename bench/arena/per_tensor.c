@@ -101,11 +101,11 @@ ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
     ashlar_per_tensor *t;
     ASHLAR_HOST_NEW(t, 1, NO_MEMORY);
     t->arena = arena;
-    t->allocator = ashlar_arena_allocator(arena);
+    t->allocator = ashlar_arena_get_info(arena).allocator;
     t->device = ashlar_allocator_device(t->allocator);
     t->stream = stream;
     t->rule = (ashlar_optimizer_rule){ashlar__optimizer_algorithm(config), *config};
-    t->count = ashlar_arena_tensor_count(arena);
+    t->count = ashlar_arena_get_info(arena).tensor_count;
     ASHLAR_HAND_OUT(build(t), t, ashlar__per_tensor_destroy, out);
 }
 

@@ -286,7 +286,7 @@ ashlar_status ashlar__machine_write(const ashlar_machine_config *config,
     }
     add_host(&w);
     add_device(&w, device);
-    ashlar__json_add_string(&w, "products", ashlar_cpu_products());
+    ashlar__json_add_string(&w, "products", ashlar_cpu_get_info().products);
     for (size_t i = 0; i < config->part_count; i++) {
         ashlar__json_add_string(&w, config->parts[i].name, config->parts[i].version);
     }

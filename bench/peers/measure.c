@@ -121,8 +121,7 @@ static void tear_down(bench *b) {
 /* --- the phases ------------------------------------------------------------------------------ */
 
 static uint64_t driver_calls(const ashlar_device *device) {
-    ashlar_driver_counts counts;
-    ashlar_device_get_counts(device, &counts);
+    const ashlar_driver_counts counts = ashlar_device_get_info(device).calls;
     return counts.query + counts.memory + counts.order + counts.work + counts.wait;
 }
 

@@ -6,6 +6,12 @@
 
 #include "allocator/base/host.h"
 
+static const char *const miss_texts[] = {
+#define X(name, text) text,
+    ASHLAR_PLAN_MISS_MAP(X)
+#undef X
+};
+
 #define NO_MEMORY "%s: no host memory to replay its steps"
 
 static ashlar_status take_marks(const ashlar_rmm_log *log, ashlar_steps *out) {
@@ -106,12 +112,12 @@ void ashlar__replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
     fprintf(out, "  plan %.1f MiB, bound %.1f MiB, gap %.3f %%\n", (double)stats->plan_bytes / mib,
             (double)stats->bound_bytes / mib, 100 * gap_of(stats));
     fprintf(out, "  plan hits %llu, misses %llu, not planned %llu\n",
-            (unsigned long long)stats->hits, (unsigned long long)ashlar_plan_miss_total(stats),
+            (unsigned long long)stats->hits, (unsigned long long)stats->miss_count,
             (unsigned long long)stats->unplanned);
     for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
         if (stats->misses[i] > 0) {
             fprintf(out, "    missed %llu: %s\n", (unsigned long long)stats->misses[i],
-                    ashlar_plan_miss_text((ashlar_plan_miss)i));
+                    miss_texts[i]);
         }
     }
 }
@@ -125,11 +131,11 @@ void ashlar__replay_plan_put(ashlar_json_writer *w, const ashlar_replay_plan *pl
     ashlar__json_add_uint64(w, "bound_bytes", stats->bound_bytes);
     ashlar__json_add_double(w, "gap", gap_of(stats));
     ashlar__json_add_uint64(w, "plan_hits", stats->hits);
-    ashlar__json_add_uint64(w, "plan_misses", ashlar_plan_miss_total(stats));
+    ashlar__json_add_uint64(w, "plan_misses", stats->miss_count);
     ashlar__json_put_key(w, "plan_misses_by_reason");
     ashlar__json_open_object(w);
     for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
-        ashlar__json_add_uint64(w, ashlar_plan_miss_text((ashlar_plan_miss)i), stats->misses[i]);
+        ashlar__json_add_uint64(w, miss_texts[i], stats->misses[i]);
     }
     ashlar__json_close_object(w);
     ashlar__json_add_uint64(w, "plan_unplanned", stats->unplanned);

@@ -214,7 +214,7 @@ static void put_head(ashlar_json_writer *w) {
     char processor[ASHLAR_MACHINE_TEXT_BYTES];
     ashlar__machine_processor(processor);
     ashlar__json_add_string(w, "processor", processor);
-    ashlar__json_add_string(w, "products", ashlar_cpu_products());
+    ashlar__json_add_string(w, "products", ashlar_cpu_get_info().products);
     ashlar__json_put_key(w, "torch");
     if (ashlar__rnn_torch_name() != NULL) {
         ashlar__json_put_string(w, ashlar__rnn_torch_name());

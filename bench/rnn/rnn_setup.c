@@ -163,8 +163,7 @@ static ashlar_status take_lengths(ashlar_rnn_setup *s) {
 
 ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *s, ashlar_device *device,
                                      ashlar_rnn_torch *torch, const ashlar_rnn_case *which) {
-    ashlar_device_info info;
-    ashlar_device_get_info(device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(device);
     s->which = which;
     s->device = device;
     s->is_cuda = info.kind == ASHLAR_DEVICE_CUDA;

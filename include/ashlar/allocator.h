@@ -402,68 +402,20 @@ typedef struct ashlar_config {
 enum { ASHLAR_CONFIG_COUNT = ASHLAR_CONFIG_MAP(ASHLAR_CONFIG_ONE) }; /* number of options */
 #undef ASHLAR_CONFIG_ONE
 
-/* Set all options to their defaults. Threads: any. */
-ASHLAR_API void ashlar_config_init(ashlar_config *out);
-
 /*
  * Set the options that `text` names, as in "key=value,key=value". Options that it does not name
  * keep their values.
  *
- * source   where the text comes from, for messages; not NULL
+ * text     NULL: that of ASHLAR_CONF in the environment, if it is set
+ * source   where the text comes from, for messages; for ASHLAR_CONF not used
  *
- * Threads: any.
+ * Threads: any; with ASHLAR_CONF while no thread changes the environment.
  * Errors:  ASHLAR_EINVAL (an unknown key, a key given twice, a value outside its range; the
  *          detail names source, key, value and the allowed values). *config is then unchanged.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_parse(ashlar_config *config,
                                                                const char *text,
                                                                const char *source);
-
-/*
- * Do the same with the text of ASHLAR_CONF in the environment, if that is set.
- *
- * Threads: any, while no thread changes the environment. Errors: as for ashlar_config_parse().
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_read_env(ashlar_config *config);
-
-/*
- * Check that each field is 0 or in its range, after a program has filled in the fields.
- *
- * Threads: any.
- * Errors:  ASHLAR_EINVAL (the detail names the field, its value and the allowed values).
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_check(const ashlar_config *config);
-
-/*
- * Write all options as one line, which ashlar_config_parse() reads back as the same options.
- *
- * buffer   has room for `bytes` bytes; may be NULL if `bytes` is 0: then only *needed is written
- * needed   gets the size of the line in bytes, with its terminator; may be NULL
- *
- * Threads: any.
- * Errors:  ASHLAR_EINVAL (a field outside its range; the buffer is too small: the detail gives the
- *          bytes needed).
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_format(const ashlar_config *config,
-                                                                char *buffer, size_t bytes,
-                                                                size_t *needed);
-
-/* One option, for a page of help. */
-typedef struct ashlar_config_option {
-    const char *key;   /* static */
-    const char *text;  /* static; a description in words */
-    char initial[32];  /* the default, written as a value in ASHLAR_CONF */
-    char allowed[128]; /* the allowed values in words: "0 to 64TiB, with a unit ..." */
-} ashlar_config_option;
-
-/*
- * Describe option i.
- *
- * Threads: any.
- * Errors:  ASHLAR_EINVAL (i is not below ASHLAR_CONFIG_COUNT).
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_describe(size_t i,
-                                                                  ashlar_config_option *out);
 
 /* ---- what else an allocator can do ---- */
 
@@ -560,12 +512,6 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_usable_bytes(ashlar_allocator 
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_segment(ashlar_allocator *allocator,
                                                           const void *ptr, void **base,
                                                           size_t *bytes);
-
-/*
- * With share=on each segment's size is a multiple of this many bytes; 1: share=off. If new memory
- * is taken for a block of such a size, the block has the segment to itself. Threads: any.
- */
-ASHLAR_API size_t ashlar_allocator_segment_granularity(const ashlar_allocator *allocator);
 
 /*
  * Let all peaks begin anew at the present values: live_peak_bytes, reserved_peak_bytes, and each
@@ -670,7 +616,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_check(ashlar_allocat
  * Every launch of a captured graph uses the addresses that were captured. So allocations during the
  * capture come from a pool, and nobody else gets this memory until the pool is released:
  *
- *     ashlar_graph_pool_begin(allocator, stream, &pool);
+ *     ashlar_graph_pool_begin(allocator, stream, NULL, &pool);
  *     cuStreamBeginCapture(stream, mode);
  *     ... allocate for `stream`, queue work on it, free ...
  *     cuStreamEndCapture(stream, &graph);
@@ -686,7 +632,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_check(ashlar_allocat
 typedef struct ashlar_graph_pool ashlar_graph_pool;
 
 /*
- * Serve requests for `stream` from a new pool until ashlar_graph_pool_end(). Until then no function
+ * Serve requests for `stream` from a pool until ashlar_graph_pool_end(). Until then no function
  * of ashlar invalidates a capture of any thread or mode, except what names the legacy default
  * stream, waits for a stream or event of the capture, and what waits for the whole device:
  * warm-ups, and functions that destroy an allocator or an object with CUDA kernels. The allocator
@@ -698,33 +644,24 @@ typedef struct ashlar_graph_pool ashlar_graph_pool;
  *          end its pool before forgetting the stream. The legacy default stream cannot be captured.
  *          If a capture spans several streams, each stream that memory is taken for needs its own
  *          pool
- * out      unchanged on failure
+ * pool     NULL: a new one. Or one of the allocator that ashlar_graph_pool_end() was called for: a
+ *          further graph uses the memory that the pool's earlier graphs have freed. Then no two of
+ *          them may run at a time, and what one of them has computed in a freed block is lost when
+ *          another one runs
+ * out      the pool; unchanged on failure
  *
- * Ownership: the caller owns *out, and must call ashlar_graph_pool_release() before destroying the
- *            allocator.
+ * Ownership: the caller owns the pool, and must call ashlar_graph_pool_release() before destroying
+ *            the allocator.
  * Threads:   any; no call that names `stream` may be under way. If another thread waits for the
  *            whole device meanwhile (ashlar_allocator_watch_streams()), that ends first, or a
  *            second passes.
- * Errors:    ASHLAR_EINVAL (the default stream, or one that has a pool), ASHLAR_EHOSTMEM.
+ * Errors:    ASHLAR_EINVAL (the default stream, or one that has a pool; a pool of another
+ *            allocator, or whose capture has not ended), ASHLAR_EHOSTMEM. `pool` is as it was then.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_begin(ashlar_allocator *allocator,
                                                                    ashlar_stream stream,
+                                                                   ashlar_graph_pool *pool,
                                                                    ashlar_graph_pool **out);
-
-/*
- * Serve requests for `stream` from a pool again, until ashlar_graph_pool_end(): a further graph
- * uses the memory that the pool's earlier graphs have freed. Then no two of them may run at a time,
- * and what one of them has computed in a freed block is lost when another one runs.
- *
- * pool     one that ashlar_graph_pool_end() was called for
- * stream   as for ashlar_graph_pool_begin(); it need not be that of the earlier captures
- *
- * Threads: as for ashlar_graph_pool_begin().
- * Errors:  ASHLAR_EINVAL (also: the pool's capture has not ended), ASHLAR_EHOSTMEM (only if
- * `stream` is new to the allocator). On failure nothing changes.
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_continue(ashlar_graph_pool *pool,
-                                                                      ashlar_stream stream);
 
 /*
  * Call this when the capture is over, whether it succeeded or not: requests for the stream are

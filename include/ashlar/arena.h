@@ -67,6 +67,10 @@ typedef enum ashlar_region {
 /* Sets of regions: one bit for each region. */
 #define ASHLAR_REGION_BIT(region) (1u << (region))
 #define ASHLAR_REGIONS_INFERENCE ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS)
+/* To train with an optimizer, which adds the moments that it uses: ashlar_optimizer_create(). */
+#define ASHLAR_REGIONS_TRAINING                                              \
+    (ASHLAR_REGIONS_INFERENCE | ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS) | \
+     ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER))
 #define ASHLAR_REGIONS_ALL (ASHLAR_REGION_BIT(ASHLAR_REGION_COUNT) - 1)
 
 /* How an optimizer treats a tensor. All fields 0: nothing special. */
@@ -171,22 +175,23 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_zero(ashlar_arena *arena
                                                              ashlar_region region,
                                                              ashlar_stream stream);
 
-ASHLAR_API size_t ashlar_arena_tensor_count(const ashlar_arena *arena);
-ASHLAR_API size_t ashlar_arena_elements(const ashlar_arena *arena);  /* without padding */
-ASHLAR_API unsigned ashlar_arena_regions(const ashlar_arena *arena); /* 0 before commit */
-ASHLAR_API ashlar_allocator *ashlar_arena_allocator(const ashlar_arena *arena); /* after commit */
+typedef struct ashlar_arena_info {
+    size_t tensor_count;
+    size_t elements;             /* of all tensors, without padding */
+    unsigned regions;            /* a set of ASHLAR_REGION_BIT()s; 0 before commit */
+    ashlar_allocator *allocator; /* NULL before commit */
+    size_t bucket_count;         /* 0 before commit */
+    /* Each region's size, with padding; 0 before commit, and for masters if no tensor has one. */
+    size_t region_bytes[ASHLAR_REGION_COUNT];
+} ashlar_arena_info;
 
-/* A region's size in bytes, with padding; 0 before commit, and for masters if no tensor has one. */
-ASHLAR_API size_t ashlar_arena_region_bytes(const ashlar_arena *arena, ashlar_region region);
-
-/* "parameters" and so on; NULL if the value is not a region. Threads: any. */
-ASHLAR_API const char *ashlar_region_text(ashlar_region region);
+ASHLAR_API ashlar_arena_info ashlar_arena_get_info(const ashlar_arena *arena);
 
 /* Find a tensor by name. Cost: O(1). Errors: ASHLAR_EINVAL (no tensor has that name). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_find(const ashlar_arena *arena,
                                                              const char *name, size_t *tensor);
 
-/* Describe a tensor. Requires tensor < ashlar_arena_tensor_count(). The arena owns info->name. */
+/* Describe a tensor. Requires tensor < the arena's tensor_count. The arena owns info->name. */
 ASHLAR_API void ashlar_arena_tensor(const ashlar_arena *arena, size_t tensor,
                                     ashlar_tensor_info *info);
 
@@ -205,9 +210,7 @@ typedef struct ashlar_arena_bucket {
     size_t tensor_count;
 } ashlar_arena_bucket;
 
-ASHLAR_API size_t ashlar_arena_bucket_count(const ashlar_arena *arena); /* 0 before commit */
-
-/* Describe bucket i. Requires i < ashlar_arena_bucket_count(). */
+/* Describe bucket i. Requires i < the arena's bucket_count. */
 ASHLAR_API void ashlar_arena_get_bucket(const ashlar_arena *arena, size_t i,
                                         ashlar_arena_bucket *out);
 
@@ -263,9 +266,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check(const ashlar_arena
  * Stream: queues copies on `stream`, and waits on the host until they have run.
  * Errors: ASHLAR_EDAMAGE (a byte is not zero; the detail names region, offset and the tensor before
  *         it), ASHLAR_EINVAL (not committed), ASHLAR_EHOSTMEM, and those of ashlar_alloc(),
- *         ashlar_copy_batch() and ashlar_copy_to_host().
- * Cost:   copies all padding into a temporary block, and from there to the host: one
- *         ashlar_copy_batch(), one copy, one wait. */
+ *         ashlar_copy() and ashlar_copy_to_host().
+ * Cost:   copies each piece of padding into a temporary block, and that to the host; one wait. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check_padding(const ashlar_arena *arena,
                                                                       ashlar_stream stream);
 
@@ -318,7 +320,7 @@ typedef struct ashlar_flatten_stats {
  * Errors:    ASHLAR_EINVAL (no such region or tensor; a NULL pointer; the call is refused, as said
  *            above; memory of the arena itself that is not the tensor's place; a tensor that
  *            reaches beyond its block's end), ASHLAR_EPOINTER (memory that is in no live block of
- *            `owner`), ASHLAR_EHOSTMEM, and those of ashlar_copy_batch(). No pointer, binding or
+ *            `owner`), ASHLAR_EHOSTMEM, and those of ashlar_copy(). No pointer, binding or
  *            block has changed then, but copies may be queued that overwrite the tensors' places.
  *            If `owner` has a guard mode, also those of ashlar_free(): everything was gathered
  *            then, and blocks that could not be freed stay the caller's.
@@ -368,12 +370,6 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_refresh(ashlar_arena *re
                                                                 ashlar_stream stream,
                                                                 const ashlar_arena *source,
                                                                 ashlar_stream source_stream);
-
-/* The address in `to` of the byte that `pointer` points to in `from`, in the same region. NULL if
- * `pointer` is in no region of `from`, `to` lacks that region, or their layouts differ.
- * Cost: O(1). */
-ASHLAR_API void *ashlar_arena_rebase(const ashlar_arena *from, const ashlar_arena *to,
-                                     const void *pointer);
 
 /* ---- files ---- */
 
@@ -459,11 +455,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_open(const char *pa
 
 ASHLAR_API void ashlar_checkpoint_close(ashlar_checkpoint *file); /* NULL is allowed */
 
-/* The number of tensors; and tensor i, in the order of the data, with all that it points to valid
- * until the file is closed. Requires i < ashlar_checkpoint_count(). */
-ASHLAR_API size_t ashlar_checkpoint_count(const ashlar_checkpoint *file);
-ASHLAR_API const ashlar_checkpoint_tensor *ashlar_checkpoint_at(const ashlar_checkpoint *file,
-                                                                size_t i);
+/* The file's tensors, in the order of the data; *count receives their number. They, and all that
+ * they point to, are valid until the file is closed. */
+ASHLAR_API const ashlar_checkpoint_tensor *ashlar_checkpoint_tensors(const ashlar_checkpoint *file,
+                                                                     size_t *count);
 
 /* The metadata's text for `key`, valid until the file is closed; NULL if the key is not there. */
 ASHLAR_API const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char *key);
@@ -486,12 +481,15 @@ typedef struct ashlar_load_options {
     void *user;
 } ashlar_load_options;
 
-enum { ASHLAR_LOAD_NAME_BYTES = 1024 }; /* of a name that a rename makes, with its end */
-
-/* The arena's name for a name in the file, as a load finds it; NULL: left out. A program can so
- * read sizes from the shapes in a file before there is an arena. It may lie in `room`. */
-ASHLAR_API const char *ashlar_load_name(const ashlar_load_options *options, const char *name,
-                                        char room[ASHLAR_LOAD_NAME_BYTES]);
+/* The file's tensor that a load takes for the arena's tensor `name`; NULL: there is none. So a
+ * program can read sizes from the shapes in a file before there is an arena.
+ *
+ * options   NULL: all fields 0
+ *
+ * Cost: O(tensors). */
+ASHLAR_API const ashlar_checkpoint_tensor *
+ashlar_checkpoint_find(const ashlar_checkpoint *file, const ashlar_load_options *options,
+                       const char *name);
 
 /* Tensors of one kind. `first` is NULL if there are none; the file or the arena owns it. */
 typedef struct ashlar_load_count {

@@ -60,32 +60,32 @@
 
 ASHLAR_BEGIN_DECLS
 
+/* Whom the memory is for, and where it lies. */
+typedef enum ashlar_cuda_kind {
+    ASHLAR_CUDA_ALL_STREAMS, /* cudaMalloc() and cudaFree() */
+    ASHLAR_CUDA_ONE_STREAM,  /* cudaMallocAsync() and cudaFreeAsync() */
+    ASHLAR_CUDA_PAGE_LOCKED, /* cudaMallocHost() and cudaFreeHost() */
+} ashlar_cuda_kind;
+
 /*
  * The functions behind the replaced names. Each returns a cudaError_t, or ASHLAR_CUDA_ASK if the
  * caller must make CUDA's own call instead. The thread's last error is not changed.
  *
- * device   the device's ordinal in the CUDA runtime
+ * device   the device's ordinal in the CUDA runtime; page-locked memory is shared by all devices,
+ *          and taken from CUDA through that of the first call
  * bytes    > 0
- * stream   a stream of the device; cudaStreamPerThread names the per-thread default stream
+ * stream   of ASHLAR_CUDA_ONE_STREAM: a stream of the device; cudaStreamPerThread names the
+ *          per-thread default stream
  *
  * Threads: any.
  */
 enum { ASHLAR_CUDA_ASK = -1 };
-ASHLAR_API int ashlar_cuda_malloc(int device, void **ptr, size_t bytes);
-ASHLAR_API int ashlar_cuda_malloc_async(int device, void **ptr, size_t bytes, ashlar_stream stream);
-ASHLAR_API int ashlar_cuda_free(void *ptr);
-ASHLAR_API int ashlar_cuda_free_async(void *ptr, ashlar_stream stream);
+ASHLAR_API int ashlar_cuda_malloc(ashlar_cuda_kind kind, int device, void **ptr, size_t bytes,
+                                  ashlar_stream stream);
+ASHLAR_API int ashlar_cuda_free(ashlar_cuda_kind kind, void *ptr, ashlar_stream stream);
 
 /* Reserved bytes of the device that no block uses: a program may count them free. Threads: any. */
 ASHLAR_API size_t ashlar_cuda_spare_bytes(int device);
-
-/*
- * ashlar_cuda_malloc() and ashlar_cuda_free() for page-locked host memory, which all devices share.
- *
- * device   at the first call: the ordinal of the device through which the memory is taken from CUDA
- */
-ASHLAR_API int ashlar_cuda_malloc_host(int device, void **ptr, size_t bytes);
-ASHLAR_API int ashlar_cuda_free_host(void *ptr);
 
 /*
  * The allocator behind cudaMalloc() on a device, for steps, plans, options and statistics; made by
@@ -142,7 +142,7 @@ static inline cudaError_t ashlar_cudaMalloc(void **ptr, size_t bytes) {
     int device = 0;
     int result = ASHLAR_CUDA_ASK;
     if (ptr && bytes != 0 && cudaGetDevice(&device) == cudaSuccess) {
-        result = ashlar_cuda_malloc(device, ptr, bytes);
+        result = ashlar_cuda_malloc(ASHLAR_CUDA_ALL_STREAMS, device, ptr, bytes, NULL);
     }
     if (result == cudaErrorMemoryAllocation) {
         return ashlar_cuda_no_memory();
@@ -151,7 +151,7 @@ static inline cudaError_t ashlar_cudaMalloc(void **ptr, size_t bytes) {
 }
 
 static inline cudaError_t ashlar_cudaFree(void *ptr) {
-    const int result = ptr ? ashlar_cuda_free(ptr) : ASHLAR_CUDA_ASK;
+    const int result = ptr ? ashlar_cuda_free(ASHLAR_CUDA_ALL_STREAMS, ptr, NULL) : ASHLAR_CUDA_ASK;
     if (result == cudaErrorInvalidValue) {
         return cudaFree((char *)ptr + 1); /* fails in the same way; with `ptr` itself CUDA might
                                            * free a segment */
@@ -164,7 +164,8 @@ static inline cudaError_t ashlar_cudaMallocAsync(void **ptr, size_t bytes, cudaS
     int result = ASHLAR_CUDA_ASK;
     if (ptr && bytes != 0 && !ashlar_cuda_is_captured(stream) &&
         cudaGetDevice(&device) == cudaSuccess) {
-        result = ashlar_cuda_malloc_async(device, ptr, bytes, ashlar_cuda_stream(stream));
+        result = ashlar_cuda_malloc(ASHLAR_CUDA_ONE_STREAM, device, ptr, bytes,
+                                    ashlar_cuda_stream(stream));
     }
     if (result == cudaErrorMemoryAllocation) {
         return ashlar_cuda_no_memory();
@@ -173,9 +174,10 @@ static inline cudaError_t ashlar_cudaMallocAsync(void **ptr, size_t bytes, cudaS
 }
 
 static inline cudaError_t ashlar_cudaFreeAsync(void *ptr, cudaStream_t stream) {
-    const int result = ptr && !ashlar_cuda_is_captured(stream)
-                           ? ashlar_cuda_free_async(ptr, ashlar_cuda_stream(stream))
-                           : ASHLAR_CUDA_ASK;
+    const int result =
+        ptr && !ashlar_cuda_is_captured(stream)
+            ? ashlar_cuda_free(ASHLAR_CUDA_ONE_STREAM, ptr, ashlar_cuda_stream(stream))
+            : ASHLAR_CUDA_ASK;
     if (result == cudaErrorInvalidValue) {
         return cudaFreeAsync((char *)ptr + 1, stream);
     }
@@ -191,7 +193,7 @@ static inline cudaError_t ashlar_cudaMallocHost(void **ptr, size_t bytes) {
     int device = 0;
     int result = ASHLAR_CUDA_ASK;
     if (ptr && bytes != 0 && cudaGetDevice(&device) == cudaSuccess) {
-        result = ashlar_cuda_malloc_host(device, ptr, bytes);
+        result = ashlar_cuda_malloc(ASHLAR_CUDA_PAGE_LOCKED, device, ptr, bytes, NULL);
     }
     if (result == cudaErrorMemoryAllocation) {
         return ashlar_cuda_no_memory();
@@ -200,7 +202,7 @@ static inline cudaError_t ashlar_cudaMallocHost(void **ptr, size_t bytes) {
 }
 
 static inline cudaError_t ashlar_cudaFreeHost(void *ptr) {
-    const int result = ptr ? ashlar_cuda_free_host(ptr) : ASHLAR_CUDA_ASK;
+    const int result = ptr ? ashlar_cuda_free(ASHLAR_CUDA_PAGE_LOCKED, ptr, NULL) : ASHLAR_CUDA_ASK;
     if (result == cudaErrorInvalidValue) {
         return cudaFreeHost((char *)ptr + 1);
     }

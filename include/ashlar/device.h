@@ -29,15 +29,7 @@ typedef enum ashlar_device_kind { ASHLAR_DEVICE_CUDA, ASHLAR_DEVICE_SOFT } ashla
 
 enum { ASHLAR_DEVICE_NAME_BYTES = 128 };
 
-/* The properties of an open device. */
-typedef struct ashlar_device_info {
-    ashlar_device_kind kind;
-    int ordinal;
-    char name[ASHLAR_DEVICE_NAME_BYTES]; /* the driver's name for it */
-    size_t total_bytes;                  /* physical memory */
-} ashlar_device_info;
-
-/* Driver calls of the whole process so far, by purpose. */
+/* Driver calls by purpose. */
 typedef struct ashlar_driver_counts {
     uint64_t query;   /* reads of attributes */
     uint64_t memory;  /* taking, mapping, returning memory */
@@ -46,6 +38,15 @@ typedef struct ashlar_driver_counts {
     uint64_t work;    /* copies, fills, launches */
     uint64_t wait;    /* the host waits for the device */
 } ashlar_driver_counts;
+
+/* The properties of an open device. */
+typedef struct ashlar_device_info {
+    ashlar_device_kind kind;
+    int ordinal;
+    char name[ASHLAR_DEVICE_NAME_BYTES]; /* the driver's name for it */
+    size_t total_bytes;                  /* physical memory */
+    ashlar_driver_counts calls;          /* of the whole process so far */
+} ashlar_device_info;
 
 /*
  * Open a device.
@@ -65,8 +66,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_device_open(const char *name,
                                                               ashlar_device **out);
 ASHLAR_API void ashlar_device_close(ashlar_device *device); /* NULL is allowed */
 
-ASHLAR_API void ashlar_device_get_info(const ashlar_device *device, ashlar_device_info *info);
-ASHLAR_API void ashlar_device_get_counts(const ashlar_device *device, ashlar_driver_counts *counts);
+ASHLAR_API ashlar_device_info ashlar_device_get_info(const ashlar_device *device);
 
 /*
  * Create or destroy a stream: an order in which queued work runs. Like CUDA's blocking streams it
@@ -179,27 +179,6 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_peer(ashlar_device *dst_d
                                                             const void *src, size_t bytes,
                                                             ashlar_stream stream);
 
-typedef struct ashlar_copy_span {
-    void *dst;
-    const void *src;
-    size_t bytes; /* 0 .. */
-} ashlar_copy_span;
-
-/*
- * Queue many copies inside the device's memory. They may run in any order, so no copy may read or
- * write a byte that another one writes.
- *
- * spans    [count]; no longer read once the call has returned
- *
- * Stream:  the batch as a whole runs in stream order. Copies queued before a failure stay queued.
- * Threads: any.
- * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM.
- * Cost:    a driver call for each copy.
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_batch(ashlar_device *device,
-                                                             const ashlar_copy_span *spans,
-                                                             size_t count, ashlar_stream stream);
-
 /*
  * Queue a call of fn(args) on `stream`, on the host. On a software device this is how work is
  * launched: fn may touch device memory. It must not call ashlar or the driver.
@@ -237,7 +216,7 @@ ASHLAR_API void ashlar_device_host_free(ashlar_device *device, void *ptr); /* NU
  *
  * Between begin and end the work does not run. A launch repeats the calls with the arguments that
  * they had, so what differs from launch to launch has to lie in memory: the fields `..._at` of an
- * ashlar_model_batch, the rate of ashlar_optimizer_step_at(). Memory that was taken and given back
+ * ashlar_model_batch, rate_at of an ashlar_optimizer_call. Memory that was taken and given back
  * during the capture must be the graph's own while it is launched: that of a planned step, taken
  * anew before each launch (ashlar_model_dry_run()), or of a pool (ashlar_graph_pool_begin()). The
  * thread that begins a graph queues all of its work: the arguments of its ashlar_launch() calls

@@ -42,41 +42,46 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ops_create(ashlar_device *devi
                                                              ashlar_dtype dtype, ashlar_ops **out);
 ASHLAR_API void ashlar_ops_destroy(ashlar_ops *ops);
 
+/* How much device memory operations work in. */
+typedef struct ashlar_ops_need {
+    size_t work_bytes; /* that is of use to ashlar_ops_set_work(): 0 on a software device; on a CUDA
+                        * device what cuBLAS's documentation recommends, 4 MiB, or 32 MiB from
+                        * compute capability 9.0 on */
+    size_t loss_work_bytes; /* of scratch for a loss */
+} ashlar_ops_need;
+
+/* positions   T * B of the loss, with which its scratch grows
+ *
+ * Threads: any. */
+ASHLAR_API ashlar_ops_need ashlar_ops_get_need(const ashlar_ops *ops, size_t positions);
+
 /* Give the operations device memory to work in. Without it cuBLAS takes memory from the driver
  * itself, at the first products and whenever it likes, and embedding_backward compares more (see
  * there). All linear layers and embeddings of `ops` must then be queued on one stream, or on
  * streams that wait for each other, for they use the same memory.
  *
- * ashlar_ops_work_bytes(): how much is of use: 0 on a software device; on a CUDA device what
- * cuBLAS's documentation recommends, 4 MiB, or 32 MiB from compute capability 9.0 on.
- *
  * work    device memory, aligned to 256 bytes, which must outlive `ops` or the next call of this;
  *         NULL: none from here on
- * bytes   the size of `work`; less than ashlar_ops_work_bytes() makes products slower
+ * bytes   the size of `work`; less than ashlar_ops_need.work_bytes makes products slower
  *
  * Ownership: the caller's. Work that is queued still uses the memory before it.
  * Threads:   no other call with `ops` may be under way.
  * Errors:    ASHLAR_EINVAL (not aligned; 0 bytes of memory). */
-ASHLAR_API size_t ashlar_ops_work_bytes(const ashlar_ops *ops);
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ops_set_work(ashlar_ops *ops, void *work,
                                                                size_t bytes);
 
-/* Queue to += from, each sum rounded once: sums of gradients or of losses, say.
- *
- * to, from   [count] elements of the ops' type in device memory, count >= 1; they may not overlap
- *
- * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ops_add(const ashlar_ops *ops, void *to,
-                                                          const void *from, size_t count,
-                                                          ashlar_stream stream);
+/* How a software device computes. */
+typedef struct ashlar_cpu_info {
+    size_t threads;       /* that share its work, in the whole process */
+    const char *products; /* the name of its matrix products: "built-in, AVX2 and FMA" */
+} ashlar_cpu_info;
 
-/* How a software device computes: the threads that share its work, in the whole process, and the
- * name of its matrix products ("built-in, AVX2 and FMA"). Results do not depend on the threads.
+ASHLAR_API ashlar_cpu_info ashlar_cpu_get_info(void);
+
+/* Set the number of threads. Results do not depend on it.
  *
  * count   1 .., capped at the most there may be; no work may be running */
 ASHLAR_API void ashlar_cpu_set_threads(size_t count);
-ASHLAR_API size_t ashlar_cpu_threads(void);
-ASHLAR_API const char *ashlar_cpu_products(void);
 
 /* The structures below hold the arguments of one operation. All pointers in them are to device
  * memory; void pointers are to elements of the ops' type. The call copies its structure; buffers
@@ -160,7 +165,7 @@ typedef struct ashlar_cross_entropy_args {
                               * a step that is captured once; NULL: `weight` is used */
     void *dlogits;           /* [T, B, V], may be logits; 0 where not valid; NULL: not wanted */
     const double *scale;     /* multiplies dlogits, for loss scaling; NULL: 1 */
-    void *work;              /* scratch of ashlar_loss_work_bytes() bytes; NULL if that is 0 */
+    void *work; /* scratch of loss_work_bytes (ashlar_ops_get_need()); NULL if that is 0 */
     double *loss;            /* ADDED TO */
     double *losses;          /* [T, B]: each position's loss, before the weight; 0 where not valid;
                               * NULL: not wanted */
@@ -201,7 +206,7 @@ typedef struct ashlar_squared_error_args {
     double weight;          /* of each valid element; 0: 1 / their number: the mean */
     void *doutputs;         /* [T, B, O], may be outputs; 0 where not valid; NULL: not wanted */
     const double *scale;    /* multiplies doutputs; NULL: 1 */
-    void *work;             /* scratch of ashlar_loss_work_bytes() bytes; NULL if that is 0 */
+    void *work; /* scratch of loss_work_bytes (ashlar_ops_get_need()); NULL if that is 0 */
     double *loss;           /* ADDED TO */
     double *losses;         /* [T, B]: each position's sum of losses, before the weight; 0 where not
                              * valid; NULL: not wanted */
@@ -218,9 +223,6 @@ typedef struct ashlar_squared_error_args {
  * Errors: also ASHLAR_EINVAL (kind, delta). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_squared_error(
     const ashlar_ops *ops, const ashlar_squared_error_args *args, ashlar_stream stream);
-
-/* The bytes of scratch for a loss over `positions` = T * B; grows with them. Threads: any. */
-ASHLAR_API size_t ashlar_loss_work_bytes(const ashlar_ops *ops, size_t positions);
 
 typedef struct ashlar_argmax_args {
     size_t rows;        /* N, 1.. */
@@ -246,7 +248,8 @@ typedef struct ashlar_columns_args {
 } ashlar_columns_args;
 
 /* Copy some columns of one matrix to columns of another: this joins two inputs side by side, and
- * splits the gradient of the joined input again. */
+ * splits the gradient of the joined input again. A whole array is one row: so one may be added to
+ * another, each sum rounded once. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_columns(const ashlar_ops *ops,
                                                                const ashlar_columns_args *args,
                                                                ashlar_stream stream);
@@ -275,36 +278,26 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_sampler_create(const ashlar_sampling_config *config, size_t classes, ashlar_sampler **out);
 ASHLAR_API void ashlar_sampler_destroy(ashlar_sampler *sampler); /* NULL is allowed */
 
-/* Draw a class.
- *
- * logits   [V] of type `dtype`, in host memory: ashlar_copy_to_host(), ashlar_stream_synchronize()
- * number   in [0, 1), from a generator of the program's. The kept classes divide this range among
- *          them, in the order of their numbers, in proportion to their probabilities; the class
- *          whose part contains `number` is drawn
- *
- * Threads: one at a time per sampler.
- * Errors:  ASHLAR_EINVAL (number, dtype, logits in a software device's memory), ASHLAR_EFORMAT (a
- *          logit is not finite): *out unchanged.
- * Cost:    O(V); with top_k or top_p a sort. Takes no memory. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_draw(ashlar_sampler *sampler,
-                                                               ashlar_dtype dtype,
-                                                               const void *logits, double number,
-                                                               int32_t *out);
-
 /* Draw a class from each of several rows of logits, on all threads: the next symbol of each of
  * several texts.
  *
  * samplers   [count], for as many classes each
- * logits     [count, V]
- * numbers    [count]
+ * logits     [count, V] of type `dtype`, in host memory: ashlar_copy_to_host(),
+ *            ashlar_stream_synchronize()
+ * numbers    [count], each in [0, 1), from a generator of the program's. The kept classes divide
+ *            this range among them, in the order of their numbers, in proportion to their
+ *            probabilities; the class whose part contains the number is drawn
  * out        [count]
  *
- * Errors: as above, of the first row that has one; the others are drawn. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_draw_all(ashlar_sampler *const *samplers,
-                                                                   size_t count, ashlar_dtype dtype,
-                                                                   const void *logits,
-                                                                   const double *numbers,
-                                                                   int32_t *out);
+ * Threads: one at a time per sampler.
+ * Errors:  ASHLAR_EINVAL (a number, dtype, logits in a software device's memory), ASHLAR_EFORMAT (a
+ *          logit is not finite), of the first row that has one: its *out is unchanged, the others
+ *          are drawn.
+ * Cost:    O(V) for each; with top_k or top_p a sort. Takes no memory. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_draw(ashlar_sampler *const *samplers,
+                                                               size_t count, ashlar_dtype dtype,
+                                                               const void *logits,
+                                                               const double *numbers, int32_t *out);
 
 /* ---- first values of weights ---- */
 
@@ -687,8 +680,7 @@ ASHLAR_API void ashlar_model_operation(ashlar_model *model, const ashlar_operati
 
 /* End the declarations: make the arena, and take memory for the weights, which are 0.
  *
- * regions   of the arena: ASHLAR_REGIONS_INFERENCE, ASHLAR_REGIONS_ALL, or what
- *           ashlar_optimizer_regions() says
+ * regions   of the arena: ASHLAR_REGIONS_INFERENCE, or to train ASHLAR_REGIONS_TRAINING
  *
  * Stream: the regions are cleared on `stream`.
  * Errors: the first of the declarations'; those of ashlar_arena_commit(). */
@@ -777,19 +769,16 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_run(ashlar_model *model,
  * another way (an optimizer, a checkpoint), prepare anew. Results have the bits of a walk without,
  * if that has at least 4 time steps and 4 rows.
  *
+ * to_bf16   round the copies of matrices to bf16, which halves what a walk of one step reads:
+ *           results have three digits. Only a software device reads an fp32 model so
+ *
  * Stream: queued.
- * Errors: ASHLAR_EINVAL (not committed), ASHLAR_EOVERFLOW, ASHLAR_EDRIVER, ASHLAR_EHOSTMEM, and
- *         those of ashlar_alloc().
+ * Errors: ASHLAR_EINVAL (not committed; to_bf16), ASHLAR_EOVERFLOW, ASHLAR_EDRIVER,
+ *         ASHLAR_EHOSTMEM, and those of ashlar_alloc().
  * Cost:   on a software device about as much memory as the weights, given back at that walk. A CUDA
  *         device reads weights as they are; nothing happens there. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_prepare(ashlar_model *model,
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_prepare(ashlar_model *model, bool to_bf16,
                                                                 ashlar_stream stream);
-
-/* The same with matrices rounded to bf16, which halves what a walk of one step reads: results have
- * three digits. Errors: as above, and ASHLAR_EINVAL (only a software device reads an fp32 model
- * so). */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_prepare_bf16(ashlar_model *model,
-                                                                     ashlar_stream stream);
 
 /* A training step: clear the loss and the gradients, walk, update the weights.
  *
@@ -826,10 +815,9 @@ typedef struct ashlar_model_start_options {
     const ashlar_load_options *load; /* of the file; NULL: all fields 0 */
 } ashlar_model_start_options;
 
-/* Start to train a model that is declared: ashlar_model_commit() with the regions that the
- * optimizer needs, ashlar_model_init(), ashlar_checkpoint_load() if there is a file,
- * ashlar_optimizer_create() and ashlar_model_warmup(), for a program that does nothing of its own
- * in between.
+/* Start to train a model that is declared: ashlar_model_commit(), ashlar_model_init(),
+ * ashlar_checkpoint_load() if there is a file, ashlar_optimizer_create() and ashlar_model_warmup(),
+ * for a program that does nothing of its own in between.
  *
  * options   NULL: all fields 0
  * largest   as of ashlar_model_warmup()

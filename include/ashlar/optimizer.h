@@ -51,9 +51,9 @@ typedef enum ashlar_optimizer_kind {
 typedef struct ashlar_optimizer_config {
     ashlar_optimizer_kind kind;
     bool is_complete;     /* false: each field that is 0 stands for the kind's default, as
-                           * ashlar_optimizer_defaults() gives it. true, as that function sets it:
+                           * ashlar_optimizer_complete() gives it. true, as that function sets it:
                            * a 0 is a 0 */
-    double learning_rate; /* > 0; see ashlar_optimizer_learning_rate() */
+    double learning_rate; /* > 0; see ashlar_optimizer_info */
     double momentum;      /* [0, 1); SGD, RMSPROP */
     double dampening;     /* [0, 1]; SGD with momentum */
     bool nesterov;        /* SGD with momentum, without dampening */
@@ -81,57 +81,47 @@ typedef struct ashlar_optimizer_state {
     uint32_t is_skipped; /* 1: the last step was skipped */
 } ashlar_optimizer_state;
 
-/* "sgd" and so on; "unknown" for any other value. Threads: any. */
-ASHLAR_API const char *ashlar_optimizer_name(ashlar_optimizer_kind kind);
-
 /*
- * PyTorch's defaults of a kind: a learning rate of 1e-3 (ADAGRAD, RMSPROP: 1e-2), betas of 0.9 and
- * 0.999, smoothing 0.99, epsilon 1e-8 (ADAGRAD: 1e-10), weight decay 0.01 for ADAMW and 0 for the
- * others, no momentum, no clipping, no loss scaling. If you switch loss scaling on: growth 2,
- * backoff 0.5, interval 2000.
+ * Give each field that is 0 its kind's default and set is_complete, unless that is set already; and
+ * check every value that the kind uses. ashlar_optimizer_create() does so by itself; a program that
+ * reads options asks early.
  *
- * Requires a valid kind. Threads: any.
+ * PyTorch's defaults: a learning rate of 1e-3 (ADAGRAD, RMSPROP: 1e-2), betas of 0.9 and 0.999,
+ * smoothing 0.99, epsilon 1e-8 (ADAGRAD: 1e-10), weight decay 0.01 for ADAMW and 0 for the others,
+ * no momentum, no clipping, no loss scaling. If you switch loss scaling on: growth 2, backoff 0.5,
+ * interval 2000.
+ *
+ * Threads: any. Errors: ASHLAR_EINVAL (a value outside its range); *config is unchanged then.
  */
-ASHLAR_API void ashlar_optimizer_defaults(ashlar_optimizer_kind kind,
-                                          ashlar_optimizer_config *config);
-
-/* Whether every value that the kind uses is in its range. Threads: any. Errors: ASHLAR_EINVAL. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_optimizer_check(const ashlar_optimizer_config *config);
-
-/*
- * The regions to commit an arena with for this optimizer, a set of ASHLAR_REGION_BIT()s:
- * parameters, gradients, masters, and the moments that the optimizer uses. SGD keeps b in the first
- * moments; ADAM and ADAMW use both; ADAGRAD keeps v in the second; RMSPROP keeps v in the second
- * and b in the first. b exists only with momentum. Threads: any.
- */
-ASHLAR_API unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config);
+ashlar_optimizer_complete(ashlar_optimizer_config *config);
 
 /* The optimizer of one arena. Threads: one at a time, and not while the arena is changed. */
 typedef struct ashlar_optimizer ashlar_optimizer;
 
 /*
- * Make an optimizer at step 0. It takes one block of device memory, for its state, the runs of
- * tensors with equal options, how often each was updated, and partial sums.
+ * Make an optimizer at step 0. It adds the regions that it needs and the arena lacks
+ * (ashlar_arena_extend()): gradients, masters, and the moments that it uses. SGD keeps b in the
+ * first moments; ADAM and ADAMW use both; ADAGRAD keeps v in the second; RMSPROP keeps v in the
+ * second and b in the first. b exists only with momentum. It also takes one block of device memory,
+ * for its state, the runs of tensors with equal options, how often each was updated, and partial
+ * sums.
  *
  * Ownership: the caller owns *out; the arena must outlive it. ashlar_optimizer_destroy() frees
  *            the block in the order of `stream`, and allows NULL. On a CUDA device it waits for all
  *            queued work, since that may still run the kernels that it unloads.
  * Stream:    queued on `stream`; make the calls below on `stream` too, or on streams ordered after
  *            it.
- * Errors:    ASHLAR_EINVAL (config; an arena that is not committed, or lacks a region; the
- *            environment's ASHLAR_THREADS), ASHLAR_ENOTSUP (a CUDA device, in a build without CUDA
- *            kernels), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, and those of ashlar_alloc() and
- *            ashlar_copy_to_device().
+ * Errors:    ASHLAR_EINVAL (config; an arena that is not committed; the environment's
+ *            ASHLAR_THREADS), ASHLAR_ENOTSUP (a CUDA device, in a build without CUDA
+ *            kernels), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, and those of
+ *            ashlar_arena_extend(), ashlar_alloc() and ashlar_copy_to_device(). The arena may keep
+ *            the regions.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimizer_config *config,
                         ashlar_stream stream, ashlar_optimizer **out);
 ASHLAR_API void ashlar_optimizer_destroy(ashlar_optimizer *optimizer);
-
-/* The learning rate that the optimizer was made with, its kind's default if that was 0: what a
- * program without a schedule passes to each step. Threads: any. */
-ASHLAR_API double ashlar_optimizer_learning_rate(const ashlar_optimizer *optimizer);
 
 /*
  * Queue one step over the whole arena: compute the norm of the gradients, decide on scaling,
@@ -162,21 +152,6 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step(ashlar_optimize
                                                                  ashlar_stream stream);
 
 /*
- * The same, but the work reads the learning rate when it runs, so that a captured step
- * (ashlar_graph_begin()) can be launched with another rate each time.
- *
- * rate_at   in device memory, 0 .. most; it must stay there until the work has run
- * most      the largest rate that may be read, checked as `learning_rate` is
- *
- * Stream, errors, cost: as above.
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step_at(ashlar_optimizer *optimizer,
-                                                                    const double *rate_at,
-                                                                    double most,
-                                                                    double gradient_scale,
-                                                                    ashlar_stream stream);
-
-/*
  * Queue the present options of the arena's tensors, for steps queued or launched from now on. Each
  * step does so by itself; call this for steps of captured graphs, before the capture or between two
  * launches. A captured step reads from device memory which tensors are frozen. But its launches are
@@ -193,70 +168,77 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step_at(ashlar_optim
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_follow(ashlar_optimizer *optimizer,
                                                                    ashlar_stream stream);
 
-/*
- * The same in three calls, for ranks that each own ranges of the arena, such as a shard of each
- * bucket. A step is
- *
- *     sum        for each of the rank's ranges: adds the squares of its gradients, as they are
- *                stored, to ashlar_optimizer_sum_address(). The first sum after a decision begins
- *                at 0. The ranks then add their sums up, in place
- *     decide     computes from that sum the norm, whether to skip, and the factors; once a step
- *     update     updates any ranges, but each element at most once a step
- *
- * offset, bytes   a range of the storage layout, multiples of ASHLAR_ARENA_ALIGN; bytes may be 0
- *
- * Stream, Errors: as above.
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_sum(ashlar_optimizer *optimizer,
-                                                                size_t offset, size_t bytes,
-                                                                ashlar_stream stream);
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_decide(ashlar_optimizer *optimizer,
-                                                                   double gradient_scale,
-                                                                   ashlar_stream stream);
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_update(ashlar_optimizer *optimizer,
-                                                                   size_t offset, size_t bytes,
-                                                                   double learning_rate,
-                                                                   ashlar_stream stream);
+/* The parts of a step, in their order. */
+typedef enum ashlar_optimizer_part {
+    /* Adds the squares of the gradients, as they are stored, to ashlar_optimizer_info.sum. The
+     * first one after a decision begins at 0. */
+    ASHLAR_OPTIMIZER_SUM = 1,
+    /* Computes from that sum the norm, whether to skip, and the factors; once a step. */
+    ASHLAR_OPTIMIZER_DECIDE = 2,
+    /* Updates elements, each at most once a step. */
+    ASHLAR_OPTIMIZER_UPDATE = 4,
+} ashlar_optimizer_part;
+
+typedef struct ashlar_optimizer_call {
+    unsigned parts;        /* a set of them; 0: all three, over the whole arena */
+    double learning_rate;  /* UPDATE, >= 0 */
+    const double *rate_at; /* UPDATE: device memory from which the rate, 0 .. learning_rate, is read
+                            * when the work runs, so that a captured step (ashlar_graph_begin()) can
+                            * be launched with another rate each time; NULL: learning_rate */
+    double gradient_scale; /* DECIDE, > 0 */
+    size_t offset, bytes;  /* SUM, UPDATE: the range, unless `parts` is 0. Of the storage layout,
+                            * multiples of ASHLAR_ARENA_ALIGN; bytes may be 0 */
+} ashlar_optimizer_call;
 
 /*
- * Device addresses: of the sum of squares, one double to read and write; and of the loss scale for
- * the next step (1 without loss scaling), by which back-propagation multiplies the loss's gradient.
+ * ashlar_optimizer_step() with more choice: a rate in device memory; or parts of a step, for ranks
+ * that each own ranges of the arena, such as a shard of each bucket. Each rank calls SUM for each of
+ * its ranges. The ranks add their sums up, in place. Then each calls DECIDE, and UPDATE for its
+ * ranges.
+ *
+ * Stream, errors, cost: as there; ASHLAR_EINVAL also for parts or a range that are none.
  */
-ASHLAR_API double *ashlar_optimizer_sum_address(const ashlar_optimizer *optimizer);
-ASHLAR_API const double *ashlar_optimizer_loss_scale_address(const ashlar_optimizer *optimizer);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step_with(
+    ashlar_optimizer *optimizer, const ashlar_optimizer_call *call, ashlar_stream stream);
+
+typedef struct ashlar_optimizer_info {
+    double learning_rate;     /* that it was made with, its kind's default if that was 0: what a
+                               * program without a schedule passes to each step */
+    double *sum;              /* device memory: the sum of squares, to read and write */
+    const double *loss_scale; /* device memory: the loss scale for the next step (1 without loss
+                               * scaling), by which back-propagation multiplies the loss's
+                               * gradient */
+} ashlar_optimizer_info;
+
+/* Threads: any. */
+ASHLAR_API ashlar_optimizer_info ashlar_optimizer_get_info(const ashlar_optimizer *optimizer);
+
+#define ASHLAR_UPDATED_ALWAYS UINT64_MAX
 
 /*
  * Queue a copy of the state to the host or to the device. The host may read it after
- * ashlar_stream_synchronize(); ashlar_optimizer_copy_state_to_device() has read *state when it
- * returns. Parameters, moments, masters and this state are all that a resumed training needs to
- * continue with the same bits; if a tensor was ever frozen, also ashlar_optimizer_get_updates(). A
- * state with step 0 makes the next step the first one, of every tensor. Copying a state to the
- * device also forgets the sums of a failed step that was never decided.
+ * ashlar_stream_synchronize(); ashlar_optimizer_copy_state_to_device() has read *state and
+ * updates[] when it returns. Parameters, moments, masters, this state and, if a tensor was ever
+ * frozen, updates[] are all that a resumed training needs to continue with the same bits, in an
+ * optimizer of an equal arena with equal options. A state with step 0 makes the next step the first
+ * one, of every tensor. Copying a state to the device also forgets the sums of a failed step that
+ * was never decided.
  *
- * Errors: ASHLAR_EINVAL (to the device, with loss scaling: a loss_scale that fp32 cannot hold), and
- * those of ashlar_copy_to_host() and ashlar_copy_to_device().
+ * updates   [ashlar_arena_info.tensor_count]: how often each tensor was updated, or
+ *           ASHLAR_UPDATED_ALWAYS for one that was never frozen, and so was in each of the state's
+ *           steps. With it the copy to the host waits for the stream. NULL: not wanted; to the
+ *           device: as they are
+ *
+ * Errors: ASHLAR_EINVAL (to the device, with loss scaling: a loss_scale that fp32 cannot hold),
+ *         ASHLAR_EHOSTMEM, and those of ashlar_copy_to_host(), ashlar_copy_to_device() and
+ *         ashlar_optimizer_follow().
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_host(
-    const ashlar_optimizer *optimizer, ashlar_optimizer_state *state, ashlar_stream stream);
+    const ashlar_optimizer *optimizer, ashlar_optimizer_state *state, uint64_t *updates,
+    ashlar_stream stream);
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_device(
-    ashlar_optimizer *optimizer, const ashlar_optimizer_state *state, ashlar_stream stream);
-
-/*
- * How often each tensor was updated, or ASHLAR_UPDATED_ALWAYS for one that was never frozen: once
- * in each step. _set_: set that again, after the state, in an optimizer of an equal arena with
- * equal options; tensors with ASHLAR_UPDATED_ALWAYS have missed no step of the state's.
- *
- * updates   [ashlar_arena_tensor_count()]
- *
- * Stream: ashlar_optimizer_get_updates() waits for it; _set_ is queued, and has read updates[].
- * Errors: ASHLAR_EHOSTMEM, and those of the copies and of ashlar_optimizer_follow().
- */
-#define ASHLAR_UPDATED_ALWAYS UINT64_MAX
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_get_updates(
-    const ashlar_optimizer *optimizer, uint64_t *updates, ashlar_stream stream);
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_set_updates(ashlar_optimizer *optimizer,
-                                                                        const uint64_t *updates,
-                                                                        ashlar_stream stream);
+    ashlar_optimizer *optimizer, const ashlar_optimizer_state *state, const uint64_t *updates,
+    ashlar_stream stream);
 
 /* ---- a whole training in a file ---- */
 
@@ -332,13 +314,8 @@ typedef struct ashlar_schedule {
     double gamma;          /* STEP: > 0, at most 1; 0 stands for 0.1 */
 } ashlar_schedule;
 
-/* "constant" and so on; "unknown" for any other value. Threads: any. */
-ASHLAR_API const char *ashlar_schedule_name(ashlar_schedule_kind kind);
-
-/* Whether every value is in its range. Threads: any. Errors: ASHLAR_EINVAL. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_schedule_check(const ashlar_schedule *schedule);
-
-/* The learning rate of a step, 0 .. rate. The schedule must have passed ashlar_schedule_check().
+/* The learning rate of a step, 0 .. rate. NaN: a value of the schedule is outside its range;
+ * ashlar_error_detail() says which.
  *
  * step   from 1; the rate depends on nothing else, so a resumed training continues exactly
  *

@@ -128,9 +128,6 @@ typedef enum ashlar_plan_miss {
 } ashlar_plan_miss;
 #undef ASHLAR_PLAN_MISS_ENUM
 
-/* "larger than recorded" and so on; "unknown" if the value is not a miss. Threads: any. */
-ASHLAR_API const char *ashlar_plan_miss_text(ashlar_plan_miss miss);
-
 /* Statistics of all plans of an allocator. Counts are of steps that have ended. */
 typedef struct ashlar_plan_stats {
     uint64_t memory_bytes; /* held by plans now; plans of one stream share memory. Less while plan
@@ -149,14 +146,12 @@ typedef struct ashlar_plan_stats {
     uint64_t unplanned;      /* requests of replayed steps for allocations that are not planned, or
                               * that the recorded step was refused */
     uint64_t misses[ASHLAR_PLAN_MISS_COUNT];
+    uint64_t miss_count;  /* the sum of misses[] */
     uint64_t steps_apart; /* recorded steps that were not merged: one plan would need more memory
                            * than the largest step, so their key has none */
     uint64_t plans_left;  /* plans given up, or left in a step, since they cost more memory than
                            * they saved: the ordinary path serves their keys */
 } ashlar_plan_stats;
-
-/* The sum of all misses, whatever their reason. Threads: any. */
-ASHLAR_API uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats);
 
 /*
  * Begin a step of the calling thread. The step is recorded if `key` has no plan on this stream, and

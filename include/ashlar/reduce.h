@@ -165,9 +165,6 @@ typedef enum ashlar_ranks_order {
     ASHLAR_RANKS_ORDER_COUNT
 } ashlar_ranks_order;
 
-/* How many processes the launcher started, as the environment says; 1: there is no launcher. */
-ASHLAR_API size_t ashlar_ranks_started(void);
-
 /* Join the other ranks. Once per process; every rank must.
  *
  * library      the file of ashlar-mpi; NULL: the one that ASHLAR_MPI names, or else the one for the
@@ -190,8 +187,20 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_open(const char *library
  *              others leave, too */
 ASHLAR_API void ashlar_ranks_close(ashlar_ranks *ranks, bool has_failed);
 
-ASHLAR_API size_t ashlar_ranks_rank(const ashlar_ranks *ranks); /* 0 .. count - 1 */
-ASHLAR_API size_t ashlar_ranks_count(const ashlar_ranks *ranks);
+typedef struct ashlar_ranks_info {
+    size_t rank, count; /* rank: 0 .. count - 1 */
+    double seconds;     /* that this rank was in collectives so far, waits for other ranks included;
+                         * on a CUDA device, only the waits of the host */
+    uint64_t event_calls; /* driver calls made so far to watch collectives by events, which are
+                           * queued like work: 0 without NCCL. A program that counts the calls of
+                           * its steps leaves them out */
+    bool reports; /* whether the program should report a failure on this rank. False: another rank
+                   * has the same failure and reports it */
+} ashlar_ranks_info;
+
+/* ranks   NULL, before the ranks are joined: only `count` counts, the number of processes that the
+ *         launcher started, as the environment says; 1: there is no launcher */
+ASHLAR_API ashlar_ranks_info ashlar_ranks_get_info(const ashlar_ranks *ranks);
 
 /* Get a table of collectives for a reducer. Its all_reduce serves other data, too: in any memory on
  * a software device, in device memory on a CUDA device. On CUDA devices every rank must make this
@@ -225,14 +234,6 @@ ASHLAR_API void ashlar_ranks_mark(ashlar_ranks *ranks, uint64_t step, uint64_t f
  *         the detail names both. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_check(ashlar_ranks *ranks);
 
-/* How long this rank was in collectives so far, waits for other ranks included; on a CUDA device,
- * only the waits of the host. */
-ASHLAR_API double ashlar_ranks_seconds(const ashlar_ranks *ranks);
-
-/* How many driver calls were made so far to watch collectives by events, which are queued like
- * work: 0 without NCCL. A program that counts the calls of its steps leaves them out. */
-ASHLAR_API uint64_t ashlar_ranks_event_calls(const ashlar_ranks *ranks);
-
 /* Add up numbers in host memory over all ranks, such as the figures of a report, on the calling
  * thread, which waits for the others. Every rank must call it, with the same count.
  *
@@ -241,10 +242,6 @@ ASHLAR_API uint64_t ashlar_ranks_event_calls(const ashlar_ranks *ranks);
  * Errors: those of ashlar_ranks_check(); `numbers` may then have changed. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_sum(ashlar_ranks *ranks, double *numbers,
                                                             size_t count);
-
-/* Whether the program should report a failure on this rank. False: another rank has the same
- * failure and reports it. */
-ASHLAR_API bool ashlar_ranks_reports(const ashlar_ranks *ranks);
 
 ASHLAR_END_DECLS
 

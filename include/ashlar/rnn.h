@@ -151,10 +151,6 @@ ASHLAR_API ashlar_rnn_view ashlar_rnn_layout_view(const ashlar_rnn_layout *layou
 /* "lstm", "gru", "tanh", "relu"; NULL for any other value. */
 ASHLAR_API const char *ashlar_rnn_cell_name(ashlar_rnn_cell cell);
 
-/* The cell called `name`. Errors: ASHLAR_EINVAL (no such cell); the detail lists the names. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_cell_parse(const char *name,
-                                                                 ashlar_rnn_cell *out);
-
 /* ---- layers ---- */
 
 typedef struct ashlar_rnn ashlar_rnn;
@@ -191,8 +187,8 @@ typedef struct ashlar_rnn_batch {
  * Outputs are overwritten, except dweights, which is added to. No output may overlap another output
  * or an input. All buffers are in use until the queued work has run.
  *
- * If ashlar_rnn_backward_reads_output() is true, the backward calls also read y, hx and cx: pass
- * the same buffers as in forward. */
+ * On a CUDA device the backward calls also read y, hx and cx: pass the same buffers as in forward,
+ * which nothing queued before backward_weights may change. */
 typedef struct ashlar_rnn_buffers {
     void *reserve; /* all calls; forward: NULL for inference */
     void *work;    /* all calls; scratch */
@@ -239,10 +235,6 @@ ASHLAR_API void ashlar_rnn_destroy(ashlar_rnn *rnn); /* NULL is allowed; may wai
 
 /* The layout of the rnn's weights. Ownership: the rnn's.  Threads: any. */
 ASHLAR_API const ashlar_rnn_layout *ashlar_rnn_layout_of(const ashlar_rnn *rnn);
-
-/* Whether the backward calls read forward's y, hx and cx. If so, nothing queued before
- * backward_weights may change these buffers. True with cuDNN, false on the CPU. */
-ASHLAR_API bool ashlar_rnn_backward_reads_output(const ashlar_rnn *rnn);
 
 /* Declare a stack's weights in an arena, as one group in packed order, under PyTorch's names:
  * prefix + ".weight_ih_l0", ".weight_hh_l0", ".bias_ih_l0", ".bias_hh_l0", ".weight_hr_l0" (the

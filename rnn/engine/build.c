@@ -441,7 +441,7 @@ static ashlar_status declare(ashlar_model *m, ashlar_model_weight *w) {
                    ? ashlar_rnn_declare(m->arena, w->name, w->layout, &w->tensor)
                    : ashlar_arena_add(m->arena, w->name, m->dtype, w->width == 0 ? 1 : 2,
                                       (size_t[]){w->rows, w->width}, &w->tensor));
-    w->tensor_count = ashlar_arena_tensor_count(m->arena) - w->tensor;
+    w->tensor_count = ashlar_arena_get_info(m->arena).tensor_count - w->tensor;
     return freeze(m, w);
 }
 

@@ -400,7 +400,7 @@ static bool are_states(ashlar_model *m, const char *name, const layer *l, ashlar
 
 /* The operation reads what its back end does: cuDNN reads outputs and states again. */
 static ashlar_operation operation_of(layer *l) {
-    const bool reads_output = ashlar_rnn_backward_reads_output(l->rnn);
+    const bool reads_output = l->rnn->backend->backward_reads_output;
     return (ashlar_operation){.name = "rnn",
                               .sizes = size_layer,
                               .queue = queue_layer,

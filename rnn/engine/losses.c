@@ -20,7 +20,7 @@ static ashlar_status size_loss(void *user, const ashlar_operation_call *c,
     const loss *l = user;
     const ashlar_extent *e = &c->inputs[0].extent;
     *out = (ashlar_operation_sizes){
-        .work_bytes = {ashlar_loss_work_bytes(l->model->ops, e->steps * e->rows)}};
+        .work_bytes = {ashlar_ops_get_need(l->model->ops, e->steps * e->rows).loss_work_bytes}};
     return ASHLAR_OK;
 }
 

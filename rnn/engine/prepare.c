@@ -16,15 +16,15 @@ static ashlar_status add_bytes(const ashlar_node *node, size_t *bytes) {
     return ASHLAR_OK;
 }
 
-static ashlar_status prepare(ashlar_model *m, bool is_bf16, ashlar_stream stream) {
+ashlar_status ashlar_model_prepare(ashlar_model *m, bool to_bf16, ashlar_stream stream) {
     size_t bytes = 0, at = 0;
     void *prepared;
     ASHLAR_FAIL_IF(!m->is_committed, ASHLAR_EINVAL, "model: not committed");
     ASHLAR_FAIL_IF(
-        is_bf16 && (m->dtype != ASHLAR_F32 || m->ops->backend != &ashlar__ops_backend_cpu),
+        to_bf16 && (m->dtype != ASHLAR_F32 || m->ops->backend != &ashlar__ops_backend_cpu),
         ASHLAR_EINVAL, "model: weights in bf16: only a software device reads an fp32 model so");
     ASHLAR_TRY(ashlar__model_drop_prepared(m));
-    m->prepares_bf16 = is_bf16;
+    m->prepares_bf16 = to_bf16;
     for (const ashlar_node *node = m->nodes; node != NULL; node = node->next) {
         ASHLAR_TRY(add_bytes(node, &bytes));
     }
@@ -42,12 +42,4 @@ static ashlar_status prepare(ashlar_model *m, bool is_bf16, ashlar_stream stream
         ASHLAR_IGNORE(ashlar__model_drop_prepared(m)); /* the first failure counts */
     }
     return status;
-}
-
-ashlar_status ashlar_model_prepare(ashlar_model *m, ashlar_stream stream) {
-    return prepare(m, false, stream);
-}
-
-ashlar_status ashlar_model_prepare_bf16(ashlar_model *m, ashlar_stream stream) {
-    return prepare(m, true, stream);
 }

@@ -82,7 +82,7 @@ static bool has_trained_weights(const ashlar_model *m, const ashlar_node *node) 
 /* From the first operation to the last: it runs backward if it leads to a loss, and has a weight to
  * train or an input that somebody wants the gradient of. */
 static void find_gradients(const making *m) {
-    const bool has_region = (ashlar_arena_regions(m->model->root->arena) &
+    const bool has_region = (ashlar_arena_get_info(m->model->root->arena).regions &
                              ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS)) != 0;
     for (size_t i = 0; i < m->model->input_count; i++) {
         walk_tensor(m, m->model->inputs[i])->has_gradient =

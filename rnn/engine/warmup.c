@@ -85,7 +85,7 @@ ashlar_status ashlar_model_step(ashlar_model *m, ashlar_optimizer *optimizer,
 
 static ashlar_status fill_weights(ashlar_model *m, const ashlar_model_start_options *o,
                                   const ashlar_checkpoint *file, ashlar_stream stream) {
-    ASHLAR_TRY(ashlar_model_commit(m, ashlar_optimizer_regions(&o->optimizer), stream));
+    ASHLAR_TRY(ashlar_model_commit(m, ASHLAR_REGIONS_TRAINING, stream));
     ASHLAR_TRY(ashlar_model_init(m, o->rule, o->seed, stream));
     return file == NULL ? ASHLAR_OK : ashlar_checkpoint_load(m->arena, file, o->load, stream, NULL);
 }
@@ -93,10 +93,10 @@ static ashlar_status fill_weights(ashlar_model *m, const ashlar_model_start_opti
 ashlar_status ashlar_model_start(ashlar_model *m, const ashlar_model_start_options *options,
                                  const ashlar_model_batch *largest, ashlar_stream stream,
                                  ashlar_optimizer **out) {
-    const ashlar_model_start_options o = ASHLAR_OR_ZERO(ashlar_model_start_options, options);
+    ashlar_model_start_options o = ASHLAR_OR_ZERO(ashlar_model_start_options, options);
     ashlar_checkpoint *file = NULL;
     ashlar_optimizer *optimizer;
-    ASHLAR_TRY(ashlar_optimizer_check(&o.optimizer));
+    ASHLAR_TRY(ashlar_optimizer_complete(&o.optimizer));
     ASHLAR_TRY(o.file == NULL ? ASHLAR_OK : ashlar_checkpoint_open(o.file, &file));
     const ashlar_status filled = fill_weights(m, &o, file, stream);
     ashlar_checkpoint_close(file);

@@ -52,8 +52,7 @@ const ashlar_ops_backend ashlar__ops_backend_cpu = {.name = "cpu",
                                                     ASHLAR_OPS_MAP(ROW)};
 
 ashlar_status ashlar_ops_create(ashlar_device *device, ashlar_dtype dtype, ashlar_ops **out) {
-    ashlar_device_info info;
-    ashlar_device_get_info(device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(device);
     const ashlar_ops_backend *backend =
         info.kind == ASHLAR_DEVICE_CUDA ? &ashlar__ops_backend_cuda : &ashlar__ops_backend_cpu;
     ASHLAR_TRY(backend->check(dtype));
@@ -74,8 +73,9 @@ void ashlar_ops_destroy(ashlar_ops *ops) {
     ashlar__host_free(ops);
 }
 
-size_t ashlar_ops_work_bytes(const ashlar_ops *ops) {
-    return ops->backend->work_bytes(ops);
+ashlar_ops_need ashlar_ops_get_need(const ashlar_ops *ops, size_t positions) {
+    return (ashlar_ops_need){.work_bytes = ops->backend->work_bytes(ops),
+                             .loss_work_bytes = ops->backend->loss_work_bytes(positions)};
 }
 
 ashlar_status ashlar_ops_set_work(ashlar_ops *ops, void *work, size_t bytes) {
@@ -89,16 +89,12 @@ ashlar_status ashlar_ops_set_work(ashlar_ops *ops, void *work, size_t bytes) {
 
 ashlar_status ashlar__ops_take_work(ashlar_ops *ops, ashlar_allocator *allocator,
                                     ashlar_stream stream, void **work) {
-    const size_t bytes = ashlar_ops_work_bytes(ops);
+    const size_t bytes = ops->backend->work_bytes(ops);
     if (bytes == 0) {
         return ASHLAR_OK;
     }
     ASHLAR_TRY(ashlar_alloc_tagged(allocator, bytes, ASHLAR_TAG_WORKSPACE, stream, work));
     return ashlar_ops_set_work(ops, *work, bytes);
-}
-
-size_t ashlar_loss_work_bytes(const ashlar_ops *ops, size_t positions) {
-    return ops->backend->loss_work_bytes(positions);
 }
 
 /* ---- arguments ---- */
@@ -111,9 +107,9 @@ size_t ashlar_loss_work_bytes(const ashlar_ops *ops, size_t positions) {
     { #field, args->field, (condition) ? ashlar__operand_bytes(rows, width, item) : 0, condition }
 #define NEED(field, rows, width, item) NEED_IF(true, field, rows, width, item)
 #define LENGTHS() MAY(lengths, args->batch, 1, sizeof(int32_t))
-#define LOSS(at)                                                                               \
-    NEED_IF(ashlar_loss_work_bytes(ops, at) > 0, work, 1, 1, ashlar_loss_work_bytes(ops, at)), \
-        MAY(scale, 1, 1, sizeof(double)), NEED(loss, 1, 1, sizeof(double)),                    \
+#define LOSS(at)                                                                                   \
+    NEED_IF(ops->backend->loss_work_bytes(at) > 0, work, 1, 1, ops->backend->loss_work_bytes(at)), \
+        MAY(scale, 1, 1, sizeof(double)), NEED(loss, 1, 1, sizeof(double)),                        \
         MAY(losses, at, 1, sizeof(double))
 
 static size_t positions(size_t steps, size_t batch) {
@@ -204,17 +200,3 @@ ASHLAR_OPS_PUBLIC_MAP(DEFINE_OP)
         return ops->backend->op(ops, args, stream);                                         \
     }
 ASHLAR_OPS_MAP(DEFINE_UNCHECKED)
-
-ashlar_status ashlar_ops_add(const ashlar_ops *ops, void *to, const void *from, size_t count,
-                             ashlar_stream stream) {
-    const ashlar_map_args args = {
-        .kind = ASHLAR_MAP_COPY, .count = count, .a = from, .out = to, .adds = true};
-    const size_t bytes = count * ashlar_dtype_bytes(ops->dtype);
-    ASHLAR_FAIL_IF(count == 0, ASHLAR_EINVAL, "ashlar_ops_add: a size is 0");
-    ASHLAR_TRY(ashlar__check_operands(
-        ops->device, "ashlar_ops_add",
-        (const ashlar_operand[]){{.name = "to", .ptr = to, .bytes = bytes, .is_needed = true},
-                                 {.name = "from", .ptr = from, .bytes = bytes, .is_needed = true},
-                                 {0}}));
-    return ops->backend->map(ops, &args, stream);
-}

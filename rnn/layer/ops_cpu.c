@@ -93,6 +93,15 @@ void REAL(ashlar__linear_backward)(const ashlar_linear_args *args) {
 }
 
 void REAL(ashlar__copy_columns)(const ashlar_columns_args *args) {
+    if (args->rows == 1) { /* a whole array, which all threads share */
+        const ashlar_map_args map = {.kind = ASHLAR_MAP_COPY,
+                                     .count = args->width,
+                                     .a = args->from,
+                                     .out = args->to,
+                                     .adds = args->adds};
+        REAL(ashlar__map)(&map);
+        return;
+    }
     for (size_t row = 0; row < args->rows; row++) {
         put_row((const real *)args->from + row * args->from_stride, args->width, args->adds,
                 (real *)args->to + row * args->to_stride);

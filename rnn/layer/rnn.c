@@ -19,8 +19,7 @@ ashlar_status ashlar_rnn_create(ashlar_device *device, const ashlar_rnn_config *
                                 ashlar_rnn **out) {
     ashlar_rnn_layout layout;
     ASHLAR_TRY(ashlar_rnn_layout_init(&layout, config));
-    ashlar_device_info info;
-    ashlar_device_get_info(device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(device);
     const ashlar_rnn_backend *backend =
         info.kind == ASHLAR_DEVICE_CUDA ? &ashlar__rnn_backend_cudnn : &ashlar__rnn_backend_cpu;
     ASHLAR_TRY(ashlar__rnn_check_algorithm(&layout.config));
@@ -37,10 +36,6 @@ void ashlar_rnn_destroy(ashlar_rnn *rnn) {
         rnn->backend->destroy(rnn);
     }
     ashlar__host_free(rnn);
-}
-
-bool ashlar_rnn_backward_reads_output(const ashlar_rnn *rnn) {
-    return rnn->backend->backward_reads_output;
 }
 
 const ashlar_rnn_layout *ashlar_rnn_layout_of(const ashlar_rnn *rnn) {

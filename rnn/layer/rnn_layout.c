@@ -14,7 +14,6 @@ static const size_t ELEMENT_LIMIT = (size_t)1 << 31;
 
 #define CELL_GATES(name, gates, text) gates,
 #define CELL_TEXT(name, gates, text) text,
-#define CELL_LIST(name, gates, text) " " text
 static const size_t cell_gates[] = {ASHLAR_RNN_CELL_MAP(CELL_GATES)};
 ASHLAR_TABLE_IS_FULL(cell_gates, ASHLAR_RNN_CELL_COUNT);
 static const char *const cell_texts[] = {ASHLAR_RNN_CELL_MAP(CELL_TEXT)};
@@ -22,17 +21,6 @@ ASHLAR_TABLE_IS_FULL(cell_texts, ASHLAR_RNN_CELL_COUNT);
 
 const char *ashlar_rnn_cell_name(ashlar_rnn_cell cell) {
     return (unsigned)cell < ASHLAR_RNN_CELL_COUNT ? cell_texts[cell] : NULL;
-}
-
-ashlar_status ashlar_rnn_cell_parse(const char *name, ashlar_rnn_cell *out) {
-    for (int cell = 0; cell < ASHLAR_RNN_CELL_COUNT; cell++) {
-        if (strcmp(name, cell_texts[cell]) == 0) {
-            *out = (ashlar_rnn_cell)cell;
-            return ASHLAR_OK;
-        }
-    }
-    return ashlar__fail(ASHLAR_EINVAL,
-                        "\"%.40s\" is no cell; there are" ASHLAR_RNN_CELL_MAP(CELL_LIST), name);
 }
 
 static ashlar_status check_sizes(const ashlar_rnn_config *c) {

@@ -193,21 +193,7 @@ static ashlar_status draw(ashlar_sampler *sampler, ashlar_dtype dtype, const voi
     return ashlar__sampling_draw(c, number, out);
 }
 
-/* A byte for each logit is enough to tell host memory from a device's. */
-static ashlar_status check_logits(const char *call, ashlar_dtype dtype, const void *logits,
-                                  size_t count) {
-    ASHLAR_FAIL_IF((unsigned)dtype >= ASHLAR_DTYPE_COUNT, ASHLAR_EINVAL, "sampler: %d is no type",
-                   (int)dtype);
-    return ashlar__check_host_array(call, "logits", logits, count);
-}
-
-ashlar_status ashlar_sampler_draw(ashlar_sampler *sampler, ashlar_dtype dtype, const void *logits,
-                                  double number, int32_t *out) {
-    ASHLAR_TRY(check_logits("ashlar_sampler_draw", dtype, logits, sampler->sampling.classes));
-    return draw(sampler, dtype, logits, number, out);
-}
-
-/* The arguments of ashlar_sampler_draw_all(), and the first row that failed. */
+/* The arguments of ashlar_sampler_draw(), and the first row that failed. */
 typedef struct draws {
     ashlar_sampler *const *samplers;
     ashlar_dtype dtype;
@@ -231,9 +217,8 @@ static void draw_one(void *context, size_t i) {
     }
 }
 
-ashlar_status ashlar_sampler_draw_all(ashlar_sampler *const *samplers, size_t count,
-                                      ashlar_dtype dtype, const void *logits, const double *numbers,
-                                      int32_t *out) {
+ashlar_status ashlar_sampler_draw(ashlar_sampler *const *samplers, size_t count, ashlar_dtype dtype,
+                                  const void *logits, const double *numbers, int32_t *out) {
     draws d = {.samplers = samplers,
                .dtype = dtype,
                .logits = logits,
@@ -241,7 +226,10 @@ ashlar_status ashlar_sampler_draw_all(ashlar_sampler *const *samplers, size_t co
                .out = out,
                .bad = SIZE_MAX};
     const size_t classes = count > 0 ? samplers[0]->sampling.classes : 0;
-    ASHLAR_TRY(check_logits("ashlar_sampler_draw_all", dtype, logits, count * classes));
+    ASHLAR_FAIL_IF((unsigned)dtype >= ASHLAR_DTYPE_COUNT, ASHLAR_EINVAL, "sampler: %d is no type",
+                   (int)dtype);
+    /* A byte for each logit is enough to tell host memory from a device's. */
+    ASHLAR_TRY(ashlar__check_host_array("ashlar_sampler_draw", "logits", logits, count * classes));
     ashlar__workers_run(count, draw_one, &d);
     const size_t bad = atomic_load(&d.bad);
     return bad == SIZE_MAX ? ASHLAR_OK : draw_row(&d, bad); /* the detail is this thread's */

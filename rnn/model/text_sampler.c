@@ -73,8 +73,7 @@ static ashlar_status take_memory(ashlar_text_sampler *s) {
 }
 
 static ashlar_status build(ashlar_text_sampler *s, const ashlar_text_sampler_config *config) {
-    ashlar_device_info info;
-    ashlar_device_get_info(s->device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(s->device);
     ASHLAR_FAIL_IF(config->is_bf16 &&
                        (info.kind != ASHLAR_DEVICE_SOFT || s->of.config.dtype != ASHLAR_F32),
                    ASHLAR_EINVAL,
@@ -82,8 +81,7 @@ static ashlar_status build(ashlar_text_sampler *s, const ashlar_text_sampler_con
                    "it out");
     ASHLAR_TRY(take_memory(s));
     ASHLAR_TRY(create_samplers(s, config));
-    ASHLAR_TRY(config->is_bf16 ? ashlar_model_prepare_bf16(s->of.model, s->of.stream)
-                               : ashlar_model_prepare(s->of.model, s->of.stream));
+    ASHLAR_TRY(ashlar_model_prepare(s->of.model, config->is_bf16, s->of.stream));
     return ashlar__text_sampler_read(s, ASHLAR_BATCHER_MARK);
 }
 
@@ -143,8 +141,8 @@ ashlar_status ashlar__text_sampler_next(ashlar_text_sampler *s, int32_t *symbols
     for (size_t i = 0; i < s->count; i++) {
         s->numbers[i] = ashlar__random_uniform(&s->randoms[i]);
     }
-    ASHLAR_TRY(ashlar_sampler_draw_all(s->samplers, s->count, s->of.config.dtype, s->logits,
-                                       s->numbers, s->tokens));
+    ASHLAR_TRY(ashlar_sampler_draw(s->samplers, s->count, s->of.config.dtype, s->logits, s->numbers,
+                                   s->tokens));
     ASHLAR_TRY(feed(s));
     memcpy(symbols, s->tokens, s->count * sizeof *symbols);
     return ASHLAR_OK;

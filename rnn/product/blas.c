@@ -77,14 +77,11 @@ void ashlar__blas_compute(const ashlar_gemm_args *p, ashlar_gemm_kernel *functio
     }
 }
 
-const char *ashlar_cpu_products(void) {
-    return ashlar__blas_best()->name;
+ashlar_cpu_info ashlar_cpu_get_info(void) {
+    return (ashlar_cpu_info){.threads = ashlar__workers_count(),
+                             .products = ashlar__blas_best()->name};
 }
 
 void ashlar_cpu_set_threads(size_t count) {
     ashlar__workers_set_count(min_of(count > 0 ? count : 1, ASHLAR_WORKERS_MAX));
-}
-
-size_t ashlar_cpu_threads(void) {
-    return ashlar__workers_count();
 }

@@ -70,16 +70,11 @@ enum { SIZE_MOST = 4 * 16384, LAYERS_MOST = 64 };
 /* The file's matrix for a name of the model, or NULL. */
 static const ashlar_checkpoint_tensor *find(const ashlar_checkpoint *file,
                                             const ashlar_load_options *names, const char *name) {
-    for (size_t i = 0; i < ashlar_checkpoint_count(file); i++) {
-        char room[ASHLAR_LOAD_NAME_BYTES];
-        const ashlar_checkpoint_tensor *tensor = ashlar_checkpoint_at(file, i);
-        const char *mapped = ashlar_load_name(names, tensor->name, room);
-        if (mapped != NULL && strcmp(mapped, name) == 0 && tensor->rank == 2 &&
-            tensor->shape[0] <= SIZE_MOST && tensor->shape[1] <= SIZE_MOST) {
-            return tensor;
-        }
-    }
-    return NULL;
+    const ashlar_checkpoint_tensor *tensor = ashlar_checkpoint_find(file, names, name);
+    return tensor != NULL && tensor->rank == 2 && tensor->shape[0] <= SIZE_MOST &&
+                   tensor->shape[1] <= SIZE_MOST
+               ? tensor
+               : NULL;
 }
 
 /* The same for a matrix of a layer. */

@@ -18,7 +18,7 @@ static void print_start(const ashlar_train_command *c, const ashlar_corpus *corp
            count, each > 0 ? count / each : 0, ashlar__corpus_bytes(corpus),
            ashlar__corpus_file_count(corpus), ashlar__corpus_skipped_count(corpus),
            ashlar_rnn_cell_name(c->train.cell), c->train.layers, c->train.hidden,
-           ashlar_cpu_products(), ashlar_cpu_threads());
+           ashlar_cpu_get_info().products, ashlar_cpu_get_info().threads);
     fflush(stdout);
 }
 
@@ -33,7 +33,7 @@ static ashlar_status write_sample(const ashlar_train_command *c, ashlar_trainer 
 }
 
 static bool is_first_rank(const ashlar_train_command *c) {
-    return c->train.ranks == NULL || ashlar_ranks_rank(c->train.ranks) == 0;
+    return c->train.ranks == NULL || ashlar_ranks_get_info(c->train.ranks).rank == 0;
 }
 
 /* Do what needs the model after the training: first save it, since results would be lost otherwise,

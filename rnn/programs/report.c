@@ -255,12 +255,15 @@ static const ashlar_member report_members[] = ASHLAR_MEMBERS(
     AS("steps_replayed", step_memory.steps_replayed), AS("steady", step_memory.is_steady),
     AS("unsteady_because", step_memory.unsteady_because), OF(step_bytes));
 
+#define TEXT(name, text) text,
+static const char *const optimizers[] = {ASHLAR_OPTIMIZER_MAP(TEXT)};
+
 static void put_config(ashlar_json_writer *w, const ashlar_train_config *c,
                        const ashlar_train_report *r) {
     ashlar__json_put_key(w, "config");
     ashlar__json_open_object(w);
     ashlar__train_put_options(w, c, r);
-    ashlar__json_add_string(w, "optimizer", ashlar_optimizer_name(c->optimizer.kind));
+    ashlar__json_add_string(w, "optimizer", optimizers[c->optimizer.kind]);
     ashlar__json_add_double(w, "learning_rate", c->optimizer.learning_rate);
     ashlar__json_add_double(w, "weight_decay", c->optimizer.weight_decay);
     ashlar__json_add_double(w, "clip_norm", c->optimizer.clip_norm);
@@ -269,8 +272,8 @@ static void put_config(ashlar_json_writer *w, const ashlar_train_config *c,
     ashlar__json_add_bool(w, "plan", !c->without_plan);
     ashlar__json_add_bool(w, "pad", ashlar__train_pads(c));
     ashlar__json_add_bool(w, "graphs", c->graphs);
-    ashlar__json_add_string(w, "blas", ashlar_cpu_products());
-    ashlar__json_add_uint64(w, "threads", (uint64_t)ashlar_cpu_threads());
+    ashlar__json_add_string(w, "blas", ashlar_cpu_get_info().products);
+    ashlar__json_add_uint64(w, "threads", (uint64_t)ashlar_cpu_get_info().threads);
     ashlar__json_close_object(w);
 }
 

@@ -71,7 +71,7 @@ static ashlar_status draw(const drawing *d, ashlar_allocator *allocator,
     ashlar_driver_counts before;
     bool is_early = true;
     ashlar_allocator_get_stats(allocator, &report->start);
-    ashlar_device_get_counts(device, &before);
+    before = ashlar_device_get_info(device).calls;
     const double start_s = ashlar__clock_s();
     for (size_t i = 0; i < d->config->bytes; i++) {
         ASHLAR_TRY(draw_step(d, i));
@@ -172,8 +172,8 @@ ashlar_status ashlar__text_report_write(const char *path, const ashlar_sampled_m
                                         const ashlar_text_config *config,
                                         const ashlar_text_report *r) {
     ashlar_json_writer w;
-    ashlar_device_info device;
-    ashlar_device_get_info(ashlar_allocator_device(model->allocator), &device);
+    const ashlar_device_info device =
+        ashlar_device_get_info(ashlar_allocator_device(model->allocator));
     ashlar__json_writer_init(&w, 2);
     ashlar__json_open_document(&w, "ashlar-sample/1");
     ashlar__report_put_device(&w, &device);

@@ -1,6 +1,7 @@
 /* train_command.c - the command line of ashlar-train: its options, their defaults and checks. */
 #include "rnn/programs/train_program.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,16 +24,17 @@ static ashlar_train_command defaults(void) {
                   .steps = 800,
                   .seed = 1,
                   .algorithm = ASHLAR_RNN_AUTO,
+                  .optimizer = {.kind = ASHLAR_OPTIMIZER_ADAMW,
+                                .learning_rate = 0.004,
+                                .clip_norm = 1.0},
                   .schedule = {.step_size = 1000, .gamma = 0.1},
                   .report = ashlar__program_print_report},
         .recompute = "0",
         .sample_bytes = 400,
         .timeout_s = 120,
-        .threads = ashlar_cpu_threads(),
+        .threads = ashlar_cpu_get_info().threads,
     };
-    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &c.train.optimizer);
-    c.train.optimizer.learning_rate = 0.004;
-    c.train.optimizer.clip_norm = 1.0;
+    ASHLAR_IGNORE(ashlar_optimizer_complete(&c.train.optimizer)); /* good values */
     return c;
 }
 
@@ -290,8 +292,10 @@ ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_com
         ASHLAR_TRY(read_fit(&given));
         given.train.schedule.rate = given.train.optimizer.learning_rate;
         given.train.schedule.total_steps = given.train.steps;
-        ASHLAR_TRY(ashlar_schedule_check(&given.train.schedule));
-        ASHLAR_TRY(ashlar_optimizer_check(&given.train.optimizer));
+        if (isnan(ashlar_schedule_rate(&given.train.schedule, 1))) {
+            return ASHLAR_EINVAL; /* the detail says why */
+        }
+        ASHLAR_TRY(ashlar_optimizer_complete(&given.train.optimizer));
         ASHLAR_TRY(check_command(&given));
     }
     *out = given;

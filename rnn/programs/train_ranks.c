@@ -33,7 +33,7 @@ static bool read_launchers(const char *const names[2], size_t *out) {
 static size_t count_neighbours(const ashlar_ranks *ranks) {
     static const char *const names[2] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
     size_t count = 0;
-    return read_launchers(names, &count) && count > 0 ? count : ashlar_ranks_count(ranks);
+    return read_launchers(names, &count) && count > 0 ? count : ashlar_ranks_get_info(ranks).count;
 }
 
 /* No two ranks may share a CUDA device: turn "cuda" into the device that has the rank's number on
@@ -42,7 +42,7 @@ static void choose_device(ashlar_train_command *c) {
     static const char *const names[2] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"};
     static char device[32];
     const char *asked = c->device != NULL ? c->device : secure_getenv("ASHLAR_DEVICE");
-    size_t local = ashlar_ranks_rank(c->train.ranks);
+    size_t local = ashlar_ranks_get_info(c->train.ranks).rank;
     if (asked != NULL && strcmp(asked, "cuda") == 0) {
         (void)read_launchers(names, &local);
         (void)snprintf(device, sizeof device, "cuda:%zu", local);
@@ -79,12 +79,12 @@ static ashlar_status check(ashlar_train_command *c) {
 static void announce_end(const ashlar_ranks *ranks) {
     static char words[64]; /* written now: a signal handler may not call snprintf() */
     (void)snprintf(words, sizeof words, "ashlar-train: rank %zu was told to end\n",
-                   ashlar_ranks_rank(ranks));
+                   ashlar_ranks_get_info(ranks).rank);
     ashlar__interrupt_announce(words);
 }
 
 ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc, char **argv) {
-    if (ashlar_ranks_started() == 1) {
+    if (ashlar_ranks_get_info(NULL).count == 1) {
         return check(c);
     }
     const uint32_t timeout_ms = (uint32_t)c->timeout_s * 1000;
@@ -92,7 +92,7 @@ ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc, char *
     announce_end(c->train.ranks);
     share_threads(c, argc, argv);
     choose_device(c);
-    if (ashlar_ranks_rank(c->train.ranks) > 0) {
+    if (ashlar_ranks_get_info(c->train.ranks).rank > 0) {
         be_silent(c);
     }
     return check(c);
@@ -107,13 +107,13 @@ ashlar_status ashlar__train_ranks_gather(const ashlar_train_command *c,
     if (ranks == NULL) {
         return ASHLAR_OK;
     }
-    report->rank_count = ashlar_ranks_count(ranks);
+    report->rank_count = ashlar_ranks_get_info(ranks).count;
     ASHLAR_HOST_NEW(rows, report->rank_count, "no host memory for %zu ranks", report->rank_count);
     report->ranks = rows;
-    rows[ashlar_ranks_rank(ranks)] = (ashlar_train_rank){
+    rows[ashlar_ranks_get_info(ranks).rank] = (ashlar_train_rank){
         .management_calls = (double)report->training.management,
         .seconds = report->seconds,
-        .sum_seconds = ashlar_ranks_seconds(ranks) - report->sums_before,
+        .sum_seconds = ashlar_ranks_get_info(ranks).seconds - report->sums_before,
         .live_peak_bytes = (double)report->stats.live_peak_bytes,
     };
     ashlar_ranks_mark(ranks, c->train.steps + 1, 0);
@@ -136,8 +136,9 @@ int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status) {
 int ashlar__train_ranks_fail(const ashlar_train_command *c, const char *program,
                              ashlar_status status) {
     const ashlar_ranks *ranks = c->train.ranks;
-    return ranks == NULL || ashlar_ranks_reports(ranks) ? ashlar__program_fail(program, status)
-                                                        : ashlar__program_exit_status(status);
+    return ranks == NULL || ashlar_ranks_get_info(ranks).reports
+               ? ashlar__program_fail(program, status)
+               : ashlar__program_exit_status(status);
 }
 
 /* ---- joining the processes of a launcher ---- */
@@ -171,7 +172,7 @@ ashlar_status ashlar__ranks_start(const char *program, uint32_t timeout_ms, ashl
     (void)snprintf(too_late, sizeof too_late,
                    "%s: not all of %zu ranks have joined within %g s; one was not started, or has "
                    "ended\n",
-                   program, ashlar_ranks_started(), (double)ms / 1e3);
+                   program, ashlar_ranks_get_info(NULL).count, (double)ms / 1e3);
     (void)signal(SIGALRM, give_up);
     set_alarm(ms + (is_other() ? OTHERS_MS : 0));
     const ashlar_status status = ashlar_ranks_open(NULL, timeout_ms, out);

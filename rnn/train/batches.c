@@ -12,12 +12,12 @@
 /* ---- shards ---- */
 
 static size_t ranks_of(const ashlar_train_config *c) {
-    return c->ranks == NULL ? 1 : ashlar_ranks_count(c->ranks);
+    return c->ranks == NULL ? 1 : ashlar_ranks_get_info(c->ranks).count;
 }
 
 ashlar_batch_split_config ashlar__shards_of(const ashlar_train_config *c) {
     const size_t ranks = ranks_of(c), all = c->shards > 0 ? c->shards : ranks, own = all / ranks;
-    const size_t rank = c->ranks == NULL ? 0 : ashlar_ranks_rank(c->ranks);
+    const size_t rank = c->ranks == NULL ? 0 : ashlar_ranks_get_info(c->ranks).rank;
     return (ashlar_batch_split_config){.batch = c->batch,
                                        .shards = all,
                                        .first = rank * own,

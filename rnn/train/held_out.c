@@ -98,7 +98,7 @@ ashlar_status ashlar__trainer_evaluate(ashlar_trainer *trainer, ashlar_evaluatio
     ashlar_evaluation found = {0};
     ashlar_driver_counts counts;
     ashlar_status status = ASHLAR_OK;
-    ashlar_device_get_counts(trainer->device, &counts);
+    counts = ashlar_device_get_info(trainer->device).calls;
     count_records(trainer, &found);
     if (found.records > 0) {
         status = cut_pieces(&x);

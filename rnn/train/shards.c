@@ -7,11 +7,24 @@
  * Odd. */
 static const uint64_t RANK_STRIDE = UINT64_C(0x8ebc6af09c88c6e3);
 
+/* to += from, arrays of `count` elements. */
+static ashlar_status add(const ashlar_ops *ops, void *to, const void *from, size_t count,
+                         ashlar_stream stream) {
+    const ashlar_columns_args args = {.rows = 1,
+                                      .width = count,
+                                      .from = from,
+                                      .from_stride = count,
+                                      .to = to,
+                                      .to_stride = count,
+                                      .adds = true};
+    return ashlar_copy_columns(ops, &args, stream);
+}
+
 /* The gradient region += `from`, which has the region's layout; all of it has the model's type. */
 static ashlar_status add_gradients(const ashlar_trainer *t, const void *from) {
-    const size_t bytes = ashlar_arena_region_bytes(t->arena, ASHLAR_REGION_GRADIENTS);
-    return ashlar_ops_add(t->sums.ops, ashlar_arena_region(t->arena, ASHLAR_REGION_GRADIENTS), from,
-                          bytes / ashlar_dtype_bytes(t->config.dtype), t->stream);
+    const size_t bytes = ashlar_arena_get_info(t->arena).region_bytes[ASHLAR_REGION_GRADIENTS];
+    return add(t->sums.ops, ashlar_arena_region(t->arena, ASHLAR_REGION_GRADIENTS), from,
+               bytes / ashlar_dtype_bytes(t->config.dtype), t->stream);
 }
 
 /* ---- set-up ---- */
@@ -60,7 +73,7 @@ static size_t levels_of(size_t count) {
 }
 
 static ashlar_status take_partial(ashlar_trainer *t, size_t count) {
-    const size_t bytes = ashlar_arena_region_bytes(t->arena, ASHLAR_REGION_GRADIENTS);
+    const size_t bytes = ashlar_arena_get_info(t->arena).region_bytes[ASHLAR_REGION_GRADIENTS];
     for (size_t level = 0; level < levels_of(count); level++) {
         ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, bytes, ASHLAR_TAG_GRADIENTS, t->stream,
                                        &t->sums.partial[level]));
@@ -73,8 +86,7 @@ static ashlar_status take_partial(ashlar_trainer *t, size_t count) {
 }
 
 ashlar_status ashlar__shard_sums_open(ashlar_trainer *t) {
-    ashlar_device_info info;
-    ashlar_device_get_info(t->device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(t->device);
     t->sums.is_cuda = info.kind == ASHLAR_DEVICE_CUDA;
     ASHLAR_FAIL_IF(t->sums.is_cuda && t->config.shards > 0 && t->config.dropout > 0, ASHLAR_ENOTSUP,
                    "--reproducible: without --dropout on %s, where cuDNN draws what it drops for a "
@@ -121,17 +133,16 @@ static ashlar_status fold(ashlar_trainer *t, size_t i, size_t count) {
     if (i + 1 == count) {
         return ASHLAR_OK;
     }
-    return ashlar_copy(t->device, t->sums.partial[level],
-                       ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS),
-                       ashlar_arena_region_bytes(arena, ASHLAR_REGION_GRADIENTS), t->stream);
+    return ashlar_copy(
+        t->device, t->sums.partial[level], ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS),
+        ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_GRADIENTS], t->stream);
 }
 
 /* Add up the losses [count] as a tree; the sum is then in losses[0]. */
 static ashlar_status add_losses(const ashlar_trainer *t, double *losses, size_t count) {
     for (size_t distance = 1; distance < count; distance *= 2) {
         for (size_t i = 0; i < count; i += 2 * distance) {
-            ASHLAR_TRY(ashlar_ops_add(t->sums.ops_of_losses, &losses[i], &losses[i + distance], 1,
-                                      t->stream));
+            ASHLAR_TRY(add(t->sums.ops_of_losses, &losses[i], &losses[i + distance], 1, t->stream));
         }
     }
     return ASHLAR_OK;
@@ -147,7 +158,7 @@ static ashlar_status put_vote(const ashlar_trainer *t, double *vote) {
 static ashlar_status reduce_gradients(ashlar_trainer *t) {
     ashlar_reducer *reducer = t->sums.reducer;
     ASHLAR_TRY(ashlar_reducer_begin(reducer));
-    for (size_t i = 0; i < ashlar_arena_tensor_count(t->arena); i++) {
+    for (size_t i = 0; i < ashlar_arena_get_info(t->arena).tensor_count; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(t->arena, i, &info);
         ASHLAR_TRY(info.options.is_frozen ? ASHLAR_OK

@@ -1,6 +1,8 @@
 /* train.c - creates a trainer, runs its phases and reports on them. */
 #include "rnn/train/train.h"
 
+#include <math.h>
+
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/train/train_impl.h"
@@ -8,7 +10,7 @@
 /* Exempt tensors of one dimension from weight decay. */
 static ashlar_status spare_biases(ashlar_arena *arena) {
     const ashlar_tensor_options options = {.has_no_decay = true};
-    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
+    for (size_t i = 0; i < ashlar_arena_get_info(arena).tensor_count; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(arena, i, &info);
         if (info.rank == 1) {
@@ -50,8 +52,8 @@ static ashlar_status open_model(ashlar_trainer *t) {
     const ashlar_train_config *c = &t->config;
     const ashlar_text_model_config config = model_config(c);
     ashlar_model_need need;
-    ASHLAR_TRY(ashlar__text_model_create(t->allocator, t->stream, &config,
-                                         ashlar_optimizer_regions(&c->optimizer), &t->model));
+    ASHLAR_TRY(ashlar__text_model_create(t->allocator, t->stream, &config, ASHLAR_REGIONS_TRAINING,
+                                         &t->model));
     t->arena = ashlar_model_arena(t->model);
     if (c->measured == NULL) {
         ASHLAR_TRY(ashlar_model_init(t->model, ASHLAR_INIT_ASHLAR, c->seed, t->stream));
@@ -108,8 +110,10 @@ static ashlar_status set_ranges(ashlar_trainer *t) {
 }
 
 static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {
-    ashlar_device_get_counts(t->device, &t->at_start);
-    ASHLAR_TRY(ashlar_schedule_check(&t->config.schedule));
+    t->at_start = ashlar_device_get_info(t->device).calls;
+    if (isnan(ashlar_schedule_rate(&t->config.schedule, 1))) {
+        return ASHLAR_EINVAL; /* the detail says why */
+    }
     ASHLAR_TRY(ashlar__batches_init(&t->batches, corpus, &t->config));
     const size_t lengths = t->batches.max_length + 1;
     ASHLAR_HOST_NEW(t->seen_lengths, lengths, "no host memory for %zu lengths", lengths);
@@ -168,7 +172,7 @@ ashlar_sampled_model ashlar__trainer_model(const ashlar_trainer *t) {
 
 ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_counts *last) {
     const ashlar_driver_counts before = *last;
-    ashlar_device_get_counts(device, last);
+    *last = ashlar_device_get_info(device).calls;
     return (ashlar_phase_calls){
         .management =
             last->memory - before.memory + last->order - before.order + last->query - before.query,
@@ -181,7 +185,8 @@ ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_coun
  * copies; those for the allocator's events count as management. */
 static void end_phase(ashlar_trainer *t, ashlar_driver_counts *last, ashlar_phase_calls *calls) {
     const uint64_t all =
-        t->event_calls + (t->config.ranks != NULL ? ashlar_ranks_event_calls(t->config.ranks) : 0);
+        t->event_calls +
+        (t->config.ranks != NULL ? ashlar_ranks_get_info(t->config.ranks).event_calls : 0);
     const uint64_t event_calls = all - t->event_calls_before;
     *calls = ashlar__phase_calls(t->device, last);
     t->event_calls_before = all;
@@ -220,7 +225,7 @@ static ashlar_status read_step_memory(const ashlar_trainer *t, const ashlar_warm
         .plan_bytes = need.plan_bytes,
         .gap = (double)need.plan_bytes / (double)need.bound_bytes - 1,
         .hits = plan.hits - warm->plan.hits,
-        .misses = ashlar_plan_miss_total(&plan) - ashlar_plan_miss_total(&warm->plan),
+        .misses = plan.miss_count - warm->plan.miss_count,
         .steps_replayed = plan.steps_replayed - warm->plan.steps_replayed,
     };
     return ASHLAR_OK;
@@ -255,7 +260,7 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
                                   ashlar_train_report *out) {
     ashlar_train_report report = {.steps = t->config.steps - t->state.step,
                                   .resumed = t->state.step,
-                                  .parameters = ashlar_arena_elements(t->arena),
+                                  .parameters = ashlar_arena_get_info(t->arena).elements,
                                   .batch = t->batches.split.batch,
                                   .max_length = t->batches.max_length,
                                   .warmed_length = t->batches.max_part_length,
@@ -264,7 +269,7 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
                                   .recompute = t->batches.chunk};
     ashlar_warmup_report warm = {0};
     ashlar_driver_counts last = t->at_start;
-    ashlar_device_get_info(t->device, &report.device);
+    report.device = ashlar_device_get_info(t->device);
     end_phase(t, &last, &report.setup);
     ASHLAR_TRY(t->config.without_warmup ? ASHLAR_OK : warm_up(t, &warm));
     ASHLAR_TRY(ashlar__train_begin_steps(t, warm.is_planned));

@@ -232,7 +232,7 @@ typedef struct ashlar_train_report {
     double loss_last;       /* mean of the last ASHLAR_TRAIN_RECENT steps, weighted by tokens; may
                                include steps before this run */
     double seconds;
-    double sums_before; /* ashlar_ranks_seconds() when the first step began */
+    double sums_before; /* ashlar_ranks_get_info().seconds when the first step began */
     double tokens_per_s;
     ashlar_phase_calls setup, warmup, training;
     double calls_per_step; /* all of `training`, on average */

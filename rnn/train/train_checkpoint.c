@@ -88,8 +88,12 @@ void ashlar__train_put_options(ashlar_json_writer *writer, const ashlar_train_co
     }
 }
 
+#define TEXT(name, text) text,
+static const char *const optimizers[] = {ASHLAR_OPTIMIZER_MAP(TEXT)};
+static const char *const schedules[] = {ASHLAR_SCHEDULE_MAP(TEXT)};
+
 static void add_optimizer(metadata *f, const ashlar_optimizer_config *o) {
-    add_text(f, "ashlar.optimizer", ashlar_optimizer_name(o->kind));
+    add_text(f, "ashlar.optimizer", optimizers[o->kind]);
     add_real(f, "ashlar.learning_rate", o->learning_rate);
     add_real(f, "ashlar.momentum", o->momentum);
     add_real(f, "ashlar.dampening", o->dampening);
@@ -109,7 +113,7 @@ static void add_optimizer(metadata *f, const ashlar_optimizer_config *o) {
 
 /* Add only options that past learning rates depend on: a resumed training may have more steps. */
 static void add_schedule(metadata *f, const ashlar_schedule *s) {
-    add_text(f, "ashlar.schedule", ashlar_schedule_name(s->kind));
+    add_text(f, "ashlar.schedule", schedules[s->kind]);
     add_real(f, "ashlar.schedule_rate", s->rate);
     add_count(f, "ashlar.warmup_steps", s->warmup_steps);
     if (s->kind == ASHLAR_SCHEDULE_COSINE) {

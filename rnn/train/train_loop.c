@@ -179,7 +179,7 @@ static ashlar_status note_held(run *r, size_t step, const ashlar_stats *stats) {
     const double now = ashlar__clock_s();
     ashlar_driver_counts counts;
     uint64_t block_bytes = 0;
-    ashlar_device_get_counts(t->device, &counts);
+    counts = ashlar_device_get_info(t->device).calls;
     if (step > t->state.step) {
         const size_t length = ashlar__batches_length(&t->batches, ashlar__train_buffer(step), 0);
         t->longest_part = length > t->longest_part ? length : t->longest_part;
@@ -219,7 +219,8 @@ ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, v
              .end = t->config.steps,
              .skipped = t->state.optimizer.skipped,
              .start_loss = t->state.step > 0 ? recent_loss(&t->state) : 0};
-    report->sums_before = t->config.ranks != NULL ? ashlar_ranks_seconds(t->config.ranks) : 0;
+    report->sums_before =
+        t->config.ranks != NULL ? ashlar_ranks_get_info(t->config.ranks).seconds : 0;
     ASHLAR_TRY(watch_growth(&r, first - 1));
     for (size_t step = first; step <= r.end; step++) {
         if (t->config.ranks == NULL && ashlar__train_must_stop(t)) {

@@ -42,7 +42,7 @@ ashlar_status ashlar__train_walk(ashlar_trainer *t, size_t buffer, size_t part, 
         ashlar_batch_part p;
         ashlar__batches_get(b, buffer, t->shard * b->split.pieces + piece, part, &p);
         p.batch.loss = loss;
-        p.batch.scale = ashlar_optimizer_loss_scale_address(t->optimizer);
+        p.batch.scale = ashlar_optimizer_get_info(t->optimizer).loss_scale;
         p.batch.seed = seed + piece * MICRO_STRIDE;
         p.batch.seed_at = values == NULL ? NULL : &values->seed;
         p.batch.weight_at = values == NULL || p.batch.weight == 0 ? NULL : &values->weights[part];
@@ -104,10 +104,11 @@ static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part, siz
     ASHLAR_TRY(ashlar__shards_are_used(&t->config)
                    ? ashlar__shard_sums_queue(t, step, buffer, part, seed, t->losses + part)
                    : ashlar__train_walk(t, buffer, part, seed, t->losses + part));
-    return values != NULL
-               ? ashlar_optimizer_step_at(t->optimizer, &values->rate, schedule->rate, 1, t->stream)
-               : ashlar_optimizer_step(t->optimizer, ashlar_schedule_rate(schedule, step), 1,
-                                       t->stream);
+    const ashlar_optimizer_call call = {
+        .learning_rate = values != NULL ? schedule->rate : ashlar_schedule_rate(schedule, step),
+        .rate_at = values != NULL ? &values->rate : NULL,
+        .gradient_scale = 1};
+    return ashlar_optimizer_step_with(t->optimizer, &call, t->stream);
 }
 
 /* Each part is a step of the allocator, with a plan or without: the warm-up's promise is about such
@@ -137,7 +138,7 @@ static ashlar_status queue_calls(ashlar_trainer *t, size_t step) {
     for (size_t part = 0; part < parts; part++) {
         ASHLAR_TRY(queue_in_step(t, step, part, parts));
     }
-    ASHLAR_TRY(ashlar_optimizer_copy_state_to_host(t->optimizer, &out->optimizer, t->stream));
+    ASHLAR_TRY(ashlar_optimizer_copy_state_to_host(t->optimizer, &out->optimizer, NULL, t->stream));
     ASHLAR_TRY(ashlar_copy_to_host(t->device, &out->votes, t->votes,
                                    (1 + parts) * sizeof *t->losses, t->stream));
     return ashlar_stream_wait(t->device, t->stream, t->joined);

@@ -24,7 +24,7 @@ static double element(const void *values, ashlar_dtype dtype, size_t i) {
 static ashlar_status copy_region(const ashlar_trainer *t, ashlar_region region, void *host,
                                  bool is_upload) {
     void *there = ashlar_arena_region(t->arena, region);
-    const size_t bytes = ashlar_arena_region_bytes(t->arena, region);
+    const size_t bytes = ashlar_arena_get_info(t->arena).region_bytes[region];
     ASHLAR_TRY(is_upload ? ashlar_copy_to_device(t->device, there, host, bytes, t->stream)
                          : ashlar_copy_to_host(t->device, host, there, bytes, t->stream));
     return ashlar_stream_synchronize(t->device, t->stream);
@@ -82,7 +82,7 @@ static ashlar_status compare(ashlar_trainer *const t[2], char *const rooms[2],
                    "verify: the loss is %.9g on the device, %.9g on the CPU (allowed: %.2g)",
                    losses[0], losses[1], allowed);
     out->loss = losses[1];
-    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
+    for (size_t i = 0; i < ashlar_arena_get_info(arena).tensor_count; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(arena, i, &info);
         const char *view = ashlar_arena_view(arena, ASHLAR_REGION_GRADIENTS, i);
@@ -93,7 +93,7 @@ static ashlar_status compare(ashlar_trainer *const t[2], char *const rooms[2],
 }
 
 static ashlar_status compare_in_rooms(ashlar_trainer *const t[2], ashlar_verification *out) {
-    const size_t bytes = ashlar_arena_region_bytes(t[0]->arena, ASHLAR_REGION_PARAMETERS);
+    const size_t bytes = ashlar_arena_get_info(t[0]->arena).region_bytes[ASHLAR_REGION_PARAMETERS];
     char *rooms[2] = {ashlar__host_calloc(1, bytes), ashlar__host_calloc(1, bytes)};
     const ashlar_status status =
         rooms[0] == NULL || rooms[1] == NULL
@@ -124,8 +124,7 @@ ashlar_status ashlar__train_verify(ashlar_device *device, const ashlar_corpus *c
     ashlar_device *cpu = NULL;
     ashlar_trainer *trainers[2] = {NULL, NULL};
     ashlar_verification found = {0};
-    ashlar_device_info info;
-    ashlar_device_get_info(device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(device);
     ASHLAR_FAIL_IF(info.kind != ASHLAR_DEVICE_CUDA, ASHLAR_EINVAL,
                    "verify: the device is the CPU; there is nothing to compare it with: give "
                    "--device cuda");

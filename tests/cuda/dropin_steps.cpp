@@ -49,7 +49,7 @@ void run(ashlar_allocator *memory, size_t length) {
 uint64_t miss_count(ashlar_allocator *memory) {
     ashlar_plan_stats plans;
     ashlar_plan_get_stats(memory, &plans);
-    return ashlar_plan_miss_total(&plans);
+    return plans.miss_count;
 }
 
 } // namespace

@@ -57,7 +57,7 @@ static void loop(cudaStream_t stream, uint64_t key, int warm_up, int recorded) {
     CHECK(stats.driver_calls_sealed == 0 && stats.reserved_bytes == sealed.reserved_bytes);
     CHECK(stats.shared_bytes == 0 && stats.live_blocks == 0);
     CHECK(after.steps_replayed - before.steps_replayed == (uint64_t)(STEPS - recorded));
-    CHECK(ashlar_plan_miss_total(&after) == 0);
+    CHECK(after.miss_count == 0);
 }
 
 CASE(three_lines_more_make_steps_that_call_no_driver) {

@@ -73,8 +73,7 @@ bool a_stream_beside_them_does_not_see_them(ashlar::rmm_resource memory) {
 int main() {
     ashlar_device *device;
     ashlar_allocator *memory;
-    ashlar_config config;
-    ashlar_config_init(&config);
+    ashlar_config config = {};
     config.limit_bytes = BYTES;
     if (cudaSetDevice(0) != cudaSuccess || ashlar_device_open("cuda:0", &device) != ASHLAR_OK ||
         ashlar_allocator_create_with(device, &config, &memory) != ASHLAR_OK) {

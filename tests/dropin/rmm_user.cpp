@@ -161,9 +161,8 @@ void count_report(const char *, void *count) {
 // As a pool over the resource does it: taken on one stream, given back on another or on none, when
 // the first may be no more.
 void guards(ashlar_device *device) {
-    ashlar_config config;
+    ashlar_config config = {};
     ashlar_allocator *guarded;
-    ashlar_config_init(&config);
     config.guard = ASHLAR_GUARD_FILL;
     EXPECT(ashlar_allocator_create_with(device, &config, &guarded) == ASHLAR_OK);
     int reports = 0;

@@ -91,7 +91,7 @@ typedef struct image {
 
 static void take_image(image *out) {
     for (int i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        const size_t bytes = ashlar_arena_region_bytes(arena, (ashlar_region)i);
+        const size_t bytes = ashlar_arena_get_info(arena).region_bytes[(ashlar_region)i];
         FUZZ_CHECK(bytes > 0 && bytes <= REGION_MAX);
         memset(out->bytes[i], 0, REGION_MAX);
         memcpy(out->bytes[i], ashlar_arena_region(arena, (ashlar_region)i), bytes);
@@ -102,7 +102,7 @@ static void take_image(image *out) {
 static void spoil(void) {
     for (int i = 0; i < ASHLAR_REGION_COUNT; i++) {
         memset(ashlar_arena_region(arena, (ashlar_region)i), FILLER,
-               ashlar_arena_region_bytes(arena, (ashlar_region)i));
+               ashlar_arena_get_info(arena).region_bytes[(ashlar_region)i]);
     }
 }
 
@@ -110,7 +110,7 @@ static const ashlar_checkpoint_tensor *find(const ashlar_checkpoint *file, const
                                             const char *name) {
     char full[64];
     (void)snprintf(full, sizeof full, "%s%s", prefix, name);
-    return find_tensor(file, full);
+    return ashlar_checkpoint_find(file, NULL, full);
 }
 
 /* The type of that name; ASHLAR_DTYPE_COUNT: no arena has it. */

@@ -114,10 +114,10 @@ static void check_header(const ashlar_checkpoint *file, const ashlar_json *heade
             continue;
         }
         FUZZ_CHECK(strlen(member->key) == member->key_bytes);
-        check_member(file, member, find_tensor(file, member->key), data);
+        check_member(file, member, ashlar_checkpoint_find(file, NULL, member->key), data);
         count++;
     }
-    FUZZ_CHECK(ashlar_checkpoint_count(file) == count);
+    FUZZ_CHECK(count_of(file) == count);
     for (const ashlar_json *p = metadata != NULL ? metadata->item : NULL; p != NULL; p = p->next) {
         const char *text = ashlar_checkpoint_metadata(file, p->key);
         FUZZ_CHECK(text != NULL && strcmp(text, p->text) == 0);
@@ -127,10 +127,10 @@ static void check_header(const ashlar_checkpoint *file, const ashlar_json *heade
 /* The tensors cover the data without hole or overlap, and each is found by its name. */
 static void check_cover(const ashlar_checkpoint *file, const uint8_t *data, size_t data_bytes) {
     size_t end = 0;
-    for (size_t i = 0; i < ashlar_checkpoint_count(file); i++) {
-        const ashlar_checkpoint_tensor *entry = ashlar_checkpoint_at(file, i);
+    for (size_t i = 0; i < count_of(file); i++) {
+        const ashlar_checkpoint_tensor *entry = tensor_at(file, i);
         const size_t bytes = bytes_of(entry);
-        FUZZ_CHECK(find_tensor(file, entry->name) == entry);
+        FUZZ_CHECK(ashlar_checkpoint_find(file, NULL, entry->name) == entry);
         FUZZ_CHECK(bytes <= data_bytes - end);
         FUZZ_CHECK(has_elements(file, entry, data + end));
         end += bytes;
@@ -150,7 +150,7 @@ static void check_accepted(const ashlar_checkpoint *file, const uint8_t *data, s
     FUZZ_CHECK(json_parse((const char *)data + LENGTH_BYTES, length, &header) == ASHLAR_OK);
     check_cover(file, elements, bytes - LENGTH_BYTES - length);
     check_header(file, header, elements);
-    FUZZ_CHECK(find_tensor(file, "no such name, or so one hopes") == NULL);
+    FUZZ_CHECK(ashlar_checkpoint_find(file, NULL, "no such name, or so one hopes") == NULL);
     json_free(header);
 }
 

@@ -46,8 +46,8 @@ typedef struct updates {
 } updates;
 
 static size_t region_bytes(const updates *u, ashlar_region region) {
-    return (ashlar_arena_regions(u->arena) >> region & 1) != 0
-               ? ashlar_arena_region_bytes(u->arena, region)
+    return (ashlar_arena_get_info(u->arena).regions >> region & 1) != 0
+               ? ashlar_arena_get_info(u->arena).region_bytes[region]
                : 0;
 }
 
@@ -66,8 +66,7 @@ static ashlar_status open_arena(updates *u, const ashlar_optimizer_config *confi
                                 ashlar_dtype dtype, size_t elements) {
     ASHLAR_TRY(ashlar_arena_create(&u->arena));
     ASHLAR_TRY(ashlar_arena_add(u->arena, "weights", dtype, 1, &elements, NULL));
-    ASHLAR_TRY(
-        ashlar_arena_commit(u->arena, u->allocator, u->stream, ashlar_optimizer_regions(config)));
+    ASHLAR_TRY(ashlar_arena_commit(u->arena, u->allocator, u->stream, ASHLAR_REGIONS_TRAINING));
     ASHLAR_TRY(ashlar_arena_zero(u->arena, ASHLAR_REGION_PARAMETERS, u->stream));
     ASHLAR_TRY(ashlar_arena_zero(u->arena, ASHLAR_REGION_GRADIENTS, u->stream));
     ASHLAR_TRY(ashlar_optimizer_create(u->arena, config, u->stream, &u->optimizer));
@@ -93,13 +92,20 @@ static void close_arena(updates *u) {
 }
 
 static ashlar_status queue(const updates *u, work what, size_t bytes) {
-    const size_t all = ashlar_arena_region_bytes(u->arena, ASHLAR_REGION_PARAMETERS);
+    const size_t all = ashlar_arena_get_info(u->arena).region_bytes[ASHLAR_REGION_PARAMETERS];
     switch (what) {
     case SUM:
-        return ashlar_optimizer_sum(u->optimizer, 0, all, u->stream);
+        return ashlar_optimizer_step_with(
+            u->optimizer, &(ashlar_optimizer_call){.parts = ASHLAR_OPTIMIZER_SUM, .bytes = all},
+            u->stream);
     case UPDATE: /* no element may be updated twice between decisions */
-        ASHLAR_TRY(ashlar_optimizer_decide(u->optimizer, 1, u->stream));
-        return ashlar_optimizer_update(u->optimizer, 0, all, 1e-3, u->stream);
+        return ashlar_optimizer_step_with(
+            u->optimizer,
+            &(ashlar_optimizer_call){.parts = ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE,
+                                     .learning_rate = 1e-3,
+                                     .gradient_scale = 1,
+                                     .bytes = all},
+            u->stream);
     default:
         return ashlar_copy(u->device, u->to, u->from, bytes / 2, u->stream);
     }
@@ -148,7 +154,7 @@ static ashlar_status add_row(const updates *u, const char *name, ashlar_dtype dt
                       "%s\n  {\"kernel\": \"%s\", \"type\": \"%s\", \"subject\": \"%s\", "
                       "\"elements\": %zu, \"bytes\": %zu, \"ns\": %.0f, \"bytes_per_s\": %.4g}",
                       (*row_count)++ > 0 ? "," : "", name, ashlar_dtype_name(dtype),
-                      i == 0 ? "ashlar" : "copy", ashlar_arena_elements(u->arena), bytes,
+                      i == 0 ? "ashlar" : "copy", ashlar_arena_get_info(u->arena).elements, bytes,
                       i == 0 ? ns : copy_ns, 1e9 * (double)bytes / (i == 0 ? ns : copy_ns));
     }
     return ASHLAR_OK;

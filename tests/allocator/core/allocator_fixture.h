@@ -40,8 +40,7 @@ static inline void tear_down(void) {
 
 /* An allocator that keeps its newest events, and whose threads' caches hold so much. */
 static inline bool set_up_traced(const char *spec, uint64_t cache_bytes, uint64_t event_count) {
-    ashlar_config config;
-    ashlar_config_init(&config);
+    ashlar_config config = {0};
     config.cache_bytes = cache_option(cache_bytes);
     config.trace_events = event_count;
     atomic_store(&payload_bad_count, 0);

@@ -10,7 +10,7 @@
 
 static inline ashlar_graph_pool *pool_begin(ashlar_stream stream) {
     ashlar_graph_pool *pool = NULL;
-    CHECK(ashlar_graph_pool_begin(allocator, stream, &pool) == ASHLAR_OK);
+    CHECK(ashlar_graph_pool_begin(allocator, stream, NULL, &pool) == ASHLAR_OK);
     check_all();
     return pool;
 }

@@ -23,8 +23,7 @@ static inline void keep_report(const char *line, void *user) {
 
 /* On a device that is there. The cache asked for must not be made in a guard mode. */
 static inline ashlar_status make_guarded(ashlar_guard guard, bool reports_leaks) {
-    ashlar_config config;
-    ashlar_config_init(&config);
+    ashlar_config config = {0};
     config.guard = guard;
     config.report_leaks = reports_leaks;
     config.cache_bytes = MIB;

@@ -12,7 +12,7 @@ static bool use_vmm = true;
 static ashlar_config options;
 
 static inline bool set_up_options(const char *spec) {
-    ashlar_config_init(&options);
+    options = (ashlar_config){0};
     options.cache_bytes = ASHLAR_CACHE_NONE;
     options.without_virtual_memory = !use_vmm;
     return set_up_device(spec);

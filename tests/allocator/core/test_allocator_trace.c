@@ -174,9 +174,8 @@ static void check_trace_is_true(bool was_refused) {
 }
 
 CASE(an_allocator_that_cannot_have_its_trace_is_not_made) {
-    ashlar_config config;
+    ashlar_config config = {0};
     ashlar_allocator *const none = NULL;
-    ashlar_config_init(&config);
     config.trace_events = 1000;
     REQUIRE(set_up_device("memory=8MiB"));
     for (unsigned long n = 1; n <= 2; n++) { /* the allocator, then the ring */

@@ -1,16 +1,16 @@
-/* test_config.c - the options of an allocator: defaults, the line, the environment, help. */
+/* test_config.c - the options of an allocator: defaults, the line, the environment. */
 #include "tests/check.h"
 
 #include <stdlib.h>
 
 #include <ashlar/ashlar.h>
 
+#include "allocator/core/core.h"
+
 #define GIB ((uint64_t)1 << 30)
 #define DEFAULT_LINE                                                                         \
     "limit=0,fraction=1,reserve=0,cache=auto,trace=0,seal=count,guard=off,vmm=on,leaks=off," \
     "zero=off,handle=2MiB,nvtx=off,share=off"
-
-enum { LINE_BYTES = 512 };
 
 static bool is_same(const ashlar_config *a, const ashlar_config *b) {
     return a->limit_bytes == b->limit_bytes && a->limit_fraction == b->limit_fraction &&
@@ -40,15 +40,15 @@ static const ashlar_config other = {
 };
 
 CASE(the_defaults_change_nothing_that_was_not_asked_for) {
+    const ashlar_config zero = {0};
     ashlar_config config = other;
-    ashlar_config_init(&config);
+    CHECK(ashlar__config_take(&config, &zero) == ASHLAR_OK);
     CHECK(config.limit_bytes == 0 && config.limit_fraction == 1 && config.reserve_bytes == 0);
     CHECK(config.cache_bytes == 0 && config.trace_events == 0);
     CHECK(config.seal == ASHLAR_SEAL_COUNT && config.guard == ASHLAR_GUARD_OFF);
     CHECK_ZU(config.handle_bytes, 2 << 20);
     CHECK(!config.without_virtual_memory && !config.report_leaks && !config.zero_blocks);
     CHECK(!config.tells_nvtx && !config.shares_memory);
-    CHECK(ashlar_config_check(&config) == ASHLAR_OK);
 }
 
 CASE(what_the_line_does_not_name_stays) {
@@ -60,7 +60,7 @@ CASE(what_the_line_does_not_name_stays) {
     want.limit_bytes = 2 << 20;
     CHECK(is_same(&config, &want));
     CHECK(ashlar_config_parse(&config, DEFAULT_LINE, "a test") == ASHLAR_OK);
-    ashlar_config_init(&want);
+    CHECK(ashlar__config_take(&want, NULL) == ASHLAR_OK);
     CHECK(is_same(&config, &want));
 }
 
@@ -124,52 +124,17 @@ CASE(a_message_shows_no_control_characters_and_little_of_a_long_value) {
 CASE(the_environment_comes_over_what_is_there) {
     ashlar_config config = other, want = other;
     unsetenv("ASHLAR_CONF");
-    CHECK(ashlar_config_read_env(&config) == ASHLAR_OK && is_same(&config, &other));
+    CHECK(ashlar_config_parse(&config, NULL, NULL) == ASHLAR_OK && is_same(&config, &other));
     setenv("ASHLAR_CONF", "", 1);
-    CHECK(ashlar_config_read_env(&config) == ASHLAR_OK && is_same(&config, &other));
+    CHECK(ashlar_config_parse(&config, NULL, NULL) == ASHLAR_OK && is_same(&config, &other));
     setenv("ASHLAR_CONF", "trace=5,vmm=on", 1);
     want.trace_events = 5;
     want.without_virtual_memory = false;
-    CHECK(ashlar_config_read_env(&config) == ASHLAR_OK && is_same(&config, &want));
+    CHECK(ashlar_config_parse(&config, NULL, NULL) == ASHLAR_OK && is_same(&config, &want));
     setenv("ASHLAR_CONF", "vmm=maybe", 1);
-    CHECK(ashlar_config_read_env(&config) == ASHLAR_EINVAL && is_same(&config, &want));
+    CHECK(ashlar_config_parse(&config, NULL, NULL) == ASHLAR_EINVAL && is_same(&config, &want));
     CHECK(strncmp(ashlar_error_detail(), "ASHLAR_CONF: vmm=maybe", 22) == 0);
     unsetenv("ASHLAR_CONF");
-}
-
-/* ---- writing ---- */
-
-CASE(all_options_are_written_in_one_line) {
-    char line[LINE_BYTES];
-    size_t needed = 0;
-    ashlar_config config;
-    ashlar_config_init(&config);
-    CHECK(ashlar_config_format(&config, line, sizeof line, &needed) == ASHLAR_OK);
-    CHECK(strcmp(line, DEFAULT_LINE) == 0);
-    CHECK_ZU(needed, sizeof DEFAULT_LINE);
-    CHECK(ashlar_config_format(&other, line, sizeof line, NULL) == ASHLAR_OK);
-    CHECK(strcmp(line, "limit=3GiB,fraction=0.75,reserve=5GiB,cache=7MiB,trace=11,seal=warn,"
-                       "guard=fill,vmm=off,leaks=on,zero=on,handle=32MiB,nvtx=on,share=on") == 0);
-}
-
-CASE(the_buffer_is_never_overrun_and_its_size_can_be_asked_for) {
-    char line[sizeof DEFAULT_LINE + 1];
-    size_t needed = 0;
-    ashlar_config config;
-    ashlar_config_init(&config);
-    CHECK(ashlar_config_format(&config, NULL, 0, &needed) == ASHLAR_OK);
-    CHECK_ZU(needed, sizeof DEFAULT_LINE);
-    for (size_t bytes = 1; bytes < needed; bytes++) {
-        size_t untouched = 7;
-        memset(line, '#', sizeof line);
-        CHECK(ashlar_config_format(&config, line, bytes, &untouched) == ASHLAR_EINVAL);
-        CHECK(line[0] == '#' && untouched == 7);
-    }
-    char want[32];
-    (void)snprintf(want, sizeof want, "give at least %zu", needed);
-    CHECK_HAS(ashlar_error_detail(), want);
-    CHECK(ashlar_config_format(&config, line, needed, &needed) == ASHLAR_OK);
-    CHECK(strcmp(line, DEFAULT_LINE) == 0 && line[needed] == '#');
 }
 
 /* ---- fields that a program has filled in ---- */
@@ -202,49 +167,12 @@ CASE(fields_outside_their_range_are_named) {
     bad[8].config.seal = (ashlar_seal_policy)3;
     bad[9].config.guard = (ashlar_guard)3;
     bad[10].config.handle_bytes = (2 << 20) - 1;
-    CHECK(ashlar_config_check(&other) == ASHLAR_OK);
+    ashlar_config taken;
+    CHECK(ashlar__config_take(&taken, &other) == ASHLAR_OK && is_same(&taken, &other));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        char line[LINE_BYTES] = "untouched";
-        size_t needed = 7;
-        CHECK_FAILS(ashlar_config_check(&bad[i].config), ASHLAR_EINVAL, bad[i].field);
+        CHECK_FAILS(ashlar__config_take(&taken, &bad[i].config), ASHLAR_EINVAL, bad[i].field);
         CHECK_HAS(ashlar_error_detail(), bad[i].allowed);
-        CHECK(ashlar_config_format(&bad[i].config, line, sizeof line, &needed) == ASHLAR_EINVAL);
-        CHECK(strcmp(line, "untouched") == 0 && needed == 7);
     }
-}
-
-/* ---- help ---- */
-
-CASE(every_option_is_described_by_what_it_takes) {
-    static const struct {
-        const char *key, *initial, *allowed;
-    } want[] = {
-        {"limit", "0", "0, or 2MiB to 64TiB, with a unit B, KiB, MiB, GiB or TiB"},
-        {"fraction", "1", "a number above 0, at most 1"},
-        {"reserve", "0", "0 to 64TiB, with a unit B, KiB, MiB, GiB or TiB"},
-        {"cache", "auto", "auto, or 0 to 64TiB, with a unit B, KiB, MiB, GiB or TiB"},
-        {"trace", "0", "0 to 67108864"},
-        {"seal", "count", "count|warn|error"},
-        {"guard", "off", "off|fill"},
-        {"vmm", "on", "on|off"},
-        {"leaks", "off", "off|on"},
-        {"zero", "off", "off|on"},
-        {"handle", "2MiB", "2MiB to 1GiB, with a unit B, KiB, MiB, GiB or TiB"},
-        {"nvtx", "off", "off|on"},
-        {"share", "off", "off|on"},
-    };
-    ashlar_config_option option = {0};
-    for (size_t i = 0; i < ASHLAR_CONFIG_COUNT; i++) {
-        CHECK(ashlar_config_describe(i, &option) == ASHLAR_OK);
-        CHECK(strcmp(option.key, want[i].key) == 0);
-        CHECK(strcmp(option.initial, want[i].initial) == 0);
-        CHECK(strcmp(option.allowed, want[i].allowed) == 0);
-        CHECK(strlen(option.text) > 10 && option.text != want[i].allowed);
-    }
-    CHECK_HAS(option.text, "other processes");
-    CHECK_FAILS(ashlar_config_describe(ASHLAR_CONFIG_COUNT, &option), ASHLAR_EINVAL,
-                "13; give 0 to 12");
-    CHECK(strcmp(option.key, "share") == 0);
 }
 
 RUN_CASES()

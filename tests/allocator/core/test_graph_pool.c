@@ -24,7 +24,7 @@ static cu_graph_exec capture_one(size_t bytes, payload *p, ashlar_graph_pool **p
 /* A further graph of the pool, on `stream`, with a block that it frees. */
 static cu_graph_exec capture_another(ashlar_graph_pool *pool, ashlar_stream stream, size_t bytes,
                                      payload *p) {
-    CHECK(ashlar_graph_pool_continue(pool, stream) == ASHLAR_OK);
+    CHECK(ashlar_graph_pool_begin(allocator, stream, pool, &pool) == ASHLAR_OK);
     capture_begin(stream);
     *p = (payload){take(bytes, stream), bytes, 9};
     use_in_graph(stream, p);
@@ -60,14 +60,25 @@ CASE(graphs_of_one_pool_share_its_memory) {
     }
 }
 
+CASE_WITH(a_pool_of_another_allocator_is_refused, set_up_streams("16MiB")) {
+    ashlar_allocator *other = NULL;
+    ashlar_graph_pool *pool = pool_begin(streams[0]);
+    pool_end(pool);
+    REQUIRE(ashlar_allocator_create(device, &other) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_graph_pool_begin(other, streams[0], pool, &pool), ASHLAR_EINVAL,
+                "another allocator's");
+    pool_release(pool, streams[0]);
+    ashlar_allocator_destroy(other);
+}
+
 CASE_WITH(a_pool_that_cannot_go_on_is_as_before, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = pool_begin(streams[0]), *other = pool_begin(streams[1]);
-    CHECK(ashlar_graph_pool_continue(pool, streams[2]) == ASHLAR_EINVAL);
+    CHECK(ashlar_graph_pool_begin(allocator, streams[2], pool, &pool) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "ashlar_graph_pool_end()");
     pool_end(pool);
-    CHECK(ashlar_graph_pool_continue(pool, streams[1]) == ASHLAR_EINVAL);
+    CHECK(ashlar_graph_pool_begin(allocator, streams[1], pool, &pool) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "has a pool already");
-    CHECK(ashlar_graph_pool_continue(pool, NULL) == ASHLAR_EINVAL);
+    CHECK(ashlar_graph_pool_begin(allocator, NULL, pool, &pool) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "legacy");
     CHECK(captures_now() == 1);
     pool_end(other);
@@ -107,13 +118,13 @@ CASE_WITH(memory_of_the_legacy_stream_serves_others_beside_a_capture, set_up_str
 CASE_WITH(mistakes_are_named, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = NULL, *other = NULL;
     const ashlar_stream legacy = (ashlar_stream)(uintptr_t)CU_STREAM_LEGACY;
-    CHECK(ashlar_graph_pool_begin(allocator, NULL, &other) == ASHLAR_EINVAL);
-    CHECK_FAILS(ashlar_graph_pool_begin(allocator, legacy, &other), ASHLAR_EINVAL,
+    CHECK(ashlar_graph_pool_begin(allocator, NULL, NULL, &other) == ASHLAR_EINVAL);
+    CHECK_FAILS(ashlar_graph_pool_begin(allocator, legacy, NULL, &other), ASHLAR_EINVAL,
                 "default stream");
     pool = pool_begin(streams[0]);
     CHECK_FAILS(ashlar_allocator_forget_stream(allocator, streams[0]), ASHLAR_EINVAL,
                 "end its pool first");
-    CHECK_FAILS(ashlar_graph_pool_begin(allocator, streams[0], &other), ASHLAR_EINVAL,
+    CHECK_FAILS(ashlar_graph_pool_begin(allocator, streams[0], NULL, &other), ASHLAR_EINVAL,
                 "a pool already");
     CHECK_FAILS(ashlar_graph_pool_release(pool, streams[0]), ASHLAR_EINVAL, "has not ended");
     CHECK(other == NULL);
@@ -148,8 +159,8 @@ CASE_WITH(a_capture_of_a_threads_default_stream_has_a_pool,
 CASE_WITH(a_failed_begin_or_release_changes_nothing, set_up_streams("16MiB")) {
     ashlar_graph_pool *pool = NULL;
     for (unsigned long n = 1; n <= 3; n++) { /* the pool, and two records */
-        HOST_FAILS_AT(
-            n, CHECK(ashlar_graph_pool_begin(allocator, streams[n], &pool) == ASHLAR_EHOSTMEM));
+        HOST_FAILS_AT(n, CHECK(ashlar_graph_pool_begin(allocator, streams[n], NULL, &pool) ==
+                               ASHLAR_EHOSTMEM));
         CHECK(pool == NULL && captures_now() == 0);
         check_all();
     }

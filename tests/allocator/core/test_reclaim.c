@@ -112,9 +112,8 @@ CASE_BOTH(scattered_memory_is_gathered_without_a_copy) {
 /* ---- several allocators of one device ---- */
 
 static ashlar_allocator *make_second(void) {
-    ashlar_config config;
+    ashlar_config config = {0};
     ashlar_allocator *second = NULL;
-    ashlar_config_init(&config);
     config.shares_memory = use_vmm;
     CHECK(ashlar_allocator_create_with(device, &config, &second) == ASHLAR_OK);
     return second;

@@ -4,8 +4,7 @@
 #include "allocator/core/core.h"
 
 static ashlar_status make(const char *conf, ashlar_allocator **out) {
-    ashlar_config config;
-    ashlar_config_init(&config);
+    ashlar_config config = {0};
     const ashlar_status status = ashlar_config_parse(&config, conf, "test");
     return status == ASHLAR_OK ? ashlar_allocator_create_with(device, &config, out) : status;
 }

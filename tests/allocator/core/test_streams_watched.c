@@ -75,7 +75,7 @@ static struct {
 static void *capture_beside(void *unused) {
     ashlar_graph_pool *begun = NULL;
     cu_graph graph = NULL;
-    beside.status = ashlar_graph_pool_begin(allocator, streams[1], &begun);
+    beside.status = ashlar_graph_pool_begin(allocator, streams[1], NULL, &begun);
     if (beside.status == ASHLAR_OK && ashlar__device_enter(device) == ASHLAR_OK) {
         (void)driver->table.stream_begin_capture(streams[1], CU_CAPTURE_GLOBAL);
         atomic_store(&beside.has_begun, true);

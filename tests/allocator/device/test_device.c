@@ -14,8 +14,7 @@ static int ordinal_of(const char *name) {
     if (ashlar_device_open(name, &device) != ASHLAR_OK) {
         return -1;
     }
-    ashlar_device_info info;
-    ashlar_device_get_info(device, &info);
+    const ashlar_device_info info = ashlar_device_get_info(device);
     ashlar_device_close(device);
     return info.ordinal;
 }
@@ -42,7 +41,7 @@ CASE(a_device_says_what_it_is) {
     ashlar_device_info info;
     REQUIRE(ashlar__soft_configure("devices=2,memory=16MiB") == ASHLAR_OK);
     REQUIRE(ashlar_device_open("soft:1", &device) == ASHLAR_OK);
-    ashlar_device_get_info(device, &info);
+    info = ashlar_device_get_info(device);
     CHECK(info.kind == ASHLAR_DEVICE_SOFT);
     CHECK(info.ordinal == 1);
     CHECK(strcmp(info.name, "ashlar software device") == 0);

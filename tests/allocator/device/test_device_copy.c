@@ -81,7 +81,7 @@ static void fill_spans(ashlar_copy_span spans[SPANS]) {
 static ashlar_status copy_spans(ashlar_stream stream) {
     ashlar_copy_span spans[SPANS];
     fill_spans(spans);
-    const ashlar_status status = ashlar_copy_batch(device, spans, SPANS, stream);
+    const ashlar_status status = ashlar__copy_batch(device, spans, SPANS, stream);
     memset(spans, 0xFF, sizeof spans); /* the call keeps nothing of them */
     return status;
 }
@@ -121,8 +121,8 @@ CASE_WITH(nothing_to_copy_is_no_call, set_up_buffers("memory=16MiB")) {
     const size_t before = CALLS(memcpy_dtod_async) + CALLS(memcpy_peer_async);
     CHECK(ashlar_copy(device, dst, src, 0, streams[0]) == ASHLAR_OK);
     CHECK(ashlar_copy_peer(device, dst, device, src, 0, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar_copy_batch(device, empty, 2, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar_copy_batch(device, NULL, 0, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar__copy_batch(device, empty, 2, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar__copy_batch(device, NULL, 0, streams[0]) == ASHLAR_OK);
     CHECK_ZU(CALLS(memcpy_dtod_async) + CALLS(memcpy_peer_async), before);
 }
 

@@ -68,7 +68,7 @@ CASE(auto_takes_the_software_device_only_where_there_is_no_other) {
     CHECK(device == NULL);
     setenv("FAKE_CUDA", "nodevice", 1);
     REQUIRE(ashlar_device_open("auto", &device) == ASHLAR_OK);
-    ashlar_device_get_info(device, &info);
+    info = ashlar_device_get_info(device);
     CHECK(info.kind == ASHLAR_DEVICE_SOFT);
     ashlar_device_close(device);
     unsetenv("FAKE_CUDA");
@@ -87,7 +87,7 @@ CASE(failed_open_is_tried_again_and_then_kept) {
     ashlar_device *device = NULL;
     ashlar_device_info info;
     REQUIRE(ashlar_device_open("auto", &device) == ASHLAR_OK);
-    ashlar_device_get_info(device, &info);
+    info = ashlar_device_get_info(device);
     CHECK(info.kind == ASHLAR_DEVICE_CUDA);
     ashlar_device_close(device);
 }
@@ -127,7 +127,7 @@ CASE(a_batch_of_copies_arrives) {
     unsigned char *to = ashlar__ptr_out(ptr), *from = to + 64;
     const ashlar_copy_span halves[] = {{to + 32, from, 32}, {to, from + 32, 32}};
     CHECK(ashlar_copy_to_device(device, from, out, sizeof out, stream) == ASHLAR_OK);
-    CHECK(ashlar_copy_batch(device, halves, 2, stream) == ASHLAR_OK);
+    CHECK(ashlar__copy_batch(device, halves, 2, stream) == ASHLAR_OK);
     CHECK(ashlar_copy_to_host(device, in, to, sizeof in, stream) == ASHLAR_OK);
     CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
     CHECK(memcmp(in, out + 32, 32) == 0 && memcmp(in + 32, out, 32) == 0);

@@ -110,8 +110,7 @@ CASE(without_caches_blocks_of_several_streams_are_in_doubt) {
 }
 
 CASE(a_guard_mode_is_in_doubt) {
-    ashlar_config config;
-    ashlar_config_init(&config);
+    ashlar_config config = {0};
     config.guard = ASHLAR_GUARD_FILL;
     REQUIRE(set_up_device("memory=1GiB"));
     REQUIRE(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_OK);

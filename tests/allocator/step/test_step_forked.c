@@ -68,9 +68,9 @@ static void forked_call_limits(ashlar_allocator *a) {
 
 static void forked_call_pools(ashlar_allocator *a, ashlar_stream stream) {
     ashlar_graph_pool *new_pool = NULL;
-    FORKED_IS_REFUSED(ashlar_graph_pool_begin(a, stream, &new_pool));
+    FORKED_IS_REFUSED(ashlar_graph_pool_begin(a, stream, NULL, &new_pool));
     FORKED_EXPECT(new_pool == NULL);
-    FORKED_IS_REFUSED(ashlar_graph_pool_continue(pool, stream));
+    FORKED_IS_REFUSED(ashlar_graph_pool_begin(allocator, stream, pool, &pool));
     ashlar_graph_pool_end(pool);
     FORKED_IS_REFUSED(ashlar_graph_pool_release(pool, stream));
 }
@@ -164,16 +164,15 @@ static void *work(void *of) {
 }
 
 static bool set_up_two(void) {
-    ashlar_config config;
+    ashlar_config config = {0};
     bool is_good =
         setenv("ASHLAR_CONF", "leaks=on", 1) == 0 && set_up_cached("memory=256MiB", 4 * MIB);
-    ashlar_config_init(&config);
     config.report_leaks = true;
     is_good = is_good && ashlar_allocator_create_with(device, &config, &second) == ASHLAR_OK;
     for (int i = 0; i < KEPT && is_good; i++) {
         is_good = ashlar_alloc(allocator, 1000, streams[0], &kept[i]) == ASHLAR_OK;
     }
-    is_good = is_good && ashlar_graph_pool_begin(allocator, streams[2], &pool) == ASHLAR_OK;
+    is_good = is_good && ashlar_graph_pool_begin(allocator, streams[2], NULL, &pool) == ASHLAR_OK;
     if (is_good) {
         ashlar_graph_pool_end(pool);
     }

@@ -76,7 +76,7 @@ static void call_the_device(void) {
     CHECK(ashlar_stream_create(device, &stream) == ASHLAR_OK);
     CHECK(ashlar_event_create(device, &event) == ASHLAR_OK);
     CHECK(ashlar_copy_to_device(device, block, pinned, MIB, stream) == ASHLAR_OK);
-    CHECK(ashlar_copy_batch(device, spans, 1, stream) == ASHLAR_OK);
+    CHECK(ashlar__copy_batch(device, spans, 1, stream) == ASHLAR_OK);
     CHECK(ashlar_event_record(device, event, stream) == ASHLAR_OK);
     CHECK(ashlar_stream_wait(device, streams[0], event) == ASHLAR_OK);
     CHECK(ashlar_event_query(device, event, &is_done) == ASHLAR_OK);

@@ -231,7 +231,7 @@ static void run_later(const ashlar_warmup_options *o) {
     const uint64_t memory_calls_after = counts_now().memory, waits_after = counts_now().wait;
     ashlar_plan_stats plan;
     ashlar_plan_get_stats(allocator, &plan);
-    CHECK_ZU(ashlar_plan_miss_total(&plan), 0);
+    CHECK_ZU(plan.miss_count, 0);
     CHECK_ZU(plan.unplanned + plan.steps_declined, 0);
     CHECK(program.shares > 0 || after.driver_calls == before.driver_calls);
     CHECK(memory_calls_after == calls_before.memory && waits_after == calls_before.wait);

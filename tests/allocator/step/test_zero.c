@@ -12,8 +12,7 @@
 #define LATE "memory=16MiB,mode=adversarial,seed=11"
 
 static bool set_up_with(const char *spec, ashlar_guard guard, bool is_zeroed) {
-    ashlar_config config;
-    ashlar_config_init(&config);
+    ashlar_config config = {0};
     config.zero_blocks = is_zeroed;
     config.guard = guard;
     report_count = 0;
@@ -51,7 +50,7 @@ CASE_WITH(a_graph_clears_its_blocks_at_each_launch, set_up_zeroed(LATE)) {
     ashlar_graph_pool *pool = NULL;
     cu_graph graph = NULL;
     cu_graph_exec exec = NULL;
-    CHECK(ashlar_graph_pool_begin(allocator, streams[0], &pool) == ASHLAR_OK);
+    CHECK(ashlar_graph_pool_begin(allocator, streams[0], NULL, &pool) == ASHLAR_OK);
     CHECK(ashlar__device_enter(device) == ASHLAR_OK);
     CHECK(driver->table.stream_begin_capture(streams[0], CU_CAPTURE_GLOBAL) == CU_SUCCESS);
     unsigned char *ptr = take(5000, streams[0]);

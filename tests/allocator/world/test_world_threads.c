@@ -40,8 +40,7 @@ static void take_a_while(ashlar_driver_fn fn) {
 
 /* share: of the second, whose memory comes in segments then. */
 static bool set_up_two(const char *spec, bool shares) {
-    ashlar_config config;
-    ashlar_config_init(&config);
+    ashlar_config config = {0};
     config.cache_bytes = ASHLAR_CACHE_NONE;
     config.shares_memory = shares;
     (void)alarm(HANG_SECONDS);
@@ -136,7 +135,7 @@ static void *begin_and_end(void *captures) {
                                      CU_CAPTURE_RELAXED};
     for (unsigned i = 0; atomic_load(&running) > 0; i++) {
         ashlar_graph_pool *pool = NULL;
-        if (ashlar_graph_pool_begin(second, captured, &pool) != ASHLAR_OK) {
+        if (ashlar_graph_pool_begin(second, captured, NULL, &pool) != ASHLAR_OK) {
             EXPECT(false);
             break;
         }

@@ -31,16 +31,16 @@ static inline void drop_exec(store *s) {
 static inline void begin_pool(store *s, int lane) {
     const ashlar_stream stream = s->at->made[lane];
     if (!has_graph(s)) {
-        TELL("CHECK(ashlar_graph_pool_begin(a%d, %s, &pool%d) == ASHLAR_OK);", store_number(s),
-             name_of(s->at, lane), store_number(s));
-        EXPECT_OK(ashlar_graph_pool_begin(s->allocator, stream, &s->pool));
+        TELL("CHECK(ashlar_graph_pool_begin(a%d, %s, NULL, &pool%d) == ASHLAR_OK);",
+             store_number(s), name_of(s->at, lane), store_number(s));
+        EXPECT_OK(ashlar_graph_pool_begin(s->allocator, stream, NULL, &s->pool));
         s->graph_lane = lane;
         return;
     }
     drop_exec(s);
-    TELL("CHECK(ashlar_graph_pool_continue(pool%d, %s) == ASHLAR_OK);", store_number(s),
-         name_of(s->at, lane));
-    EXPECT_OK(ashlar_graph_pool_continue(s->pool, stream));
+    TELL("CHECK(ashlar_graph_pool_begin(a%d, %s, pool%d, &pool%d) == ASHLAR_OK);", store_number(s),
+         name_of(s->at, lane), store_number(s), store_number(s));
+    EXPECT_OK(ashlar_graph_pool_begin(s->allocator, stream, s->pool, &s->pool));
 }
 
 /* On a watched stream an event is recorded at each call. */

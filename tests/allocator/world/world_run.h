@@ -42,8 +42,7 @@ static inline bool open_place(place *at, int ordinal) {
 }
 
 static inline ashlar_config config_of(const setting *set) {
-    ashlar_config config;
-    ashlar_config_init(&config);
+    ashlar_config config = {0};
     config.cache_bytes = cache_option(set->cache_bytes);
     config.guard = (ashlar_guard)set->guard;
     config.zero_blocks = set->zeroes;

@@ -63,7 +63,7 @@ static inline unsigned char *bytes_of(const ashlar_arena *of, int region) {
 }
 
 static inline size_t size_of(const ashlar_arena *of, int region) {
-    return ashlar_arena_region_bytes(of, (ashlar_region)region);
+    return ashlar_arena_get_info(of).region_bytes[(ashlar_region)region];
 }
 
 /* Bytes of a tensor's part of a region. */
@@ -86,7 +86,8 @@ static inline size_t part_bytes(int region, const ashlar_tensor_info *info) {
 static inline void draw(const ashlar_arena *of, unsigned int seed) {
     uint64_t state = seed;
     for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
-        for (size_t i = 0; i < ashlar_arena_tensor_count(of) && bytes_of(of, region) != NULL; i++) {
+        for (size_t i = 0;
+             i < ashlar_arena_get_info(of).tensor_count && bytes_of(of, region) != NULL; i++) {
             ashlar_tensor_info info;
             ashlar_arena_tensor(of, i, &info);
             unsigned char *part = ashlar_arena_view(of, (ashlar_region)region, i);

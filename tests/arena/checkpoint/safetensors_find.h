@@ -1,5 +1,5 @@
 /*
- * safetensors_find.h - a file's tensor by its name, and its elements, for tests.
+ * safetensors_find.h - a file's tensors, and their elements, for tests.
  */
 #ifndef ASHLAR_SAFETENSORS_FIND_H
 #define ASHLAR_SAFETENSORS_FIND_H
@@ -10,14 +10,15 @@
 
 #include "arena/checkpoint/safetensors.h"
 
-static inline const ashlar_checkpoint_tensor *find_tensor(const ashlar_checkpoint *file,
-                                                          const char *name) {
-    for (size_t i = 0; i < ashlar_checkpoint_count(file); i++) {
-        if (strcmp(ashlar_checkpoint_at(file, i)->name, name) == 0) {
-            return ashlar_checkpoint_at(file, i);
-        }
-    }
-    return NULL;
+static inline size_t count_of(const ashlar_checkpoint *file) {
+    size_t count;
+    (void)ashlar_checkpoint_tensors(file, &count);
+    return count;
+}
+
+static inline const ashlar_checkpoint_tensor *tensor_at(const ashlar_checkpoint *file, size_t i) {
+    size_t count;
+    return &ashlar_checkpoint_tensors(file, &count)[i];
 }
 
 /* A copy of the tensor's elements, or NULL. The caller frees it. */

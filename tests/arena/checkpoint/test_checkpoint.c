@@ -13,7 +13,7 @@ static void check_part(const ashlar_checkpoint *file, const char *prefix, int re
     char name[64];
     ashlar_arena_tensor(arena, i, &info);
     (void)snprintf(name, sizeof name, "%s%s", prefix, info.name);
-    const ashlar_checkpoint_tensor *entry = find_tensor(file, name);
+    const ashlar_checkpoint_tensor *entry = ashlar_checkpoint_find(file, NULL, name);
     REQUIRE(entry != NULL);
     const bool is_kept = region == ASHLAR_REGION_PARAMETERS || info.dtype == ASHLAR_F64;
     CHECK(strcmp(entry->dtype, ashlar_dtype_name(is_kept ? info.dtype : ASHLAR_F32)) == 0);
@@ -29,7 +29,7 @@ CASE_WITH(the_file_holds_each_tensor_its_state_and_the_metadata, set_up_all()) {
           ASHLAR_OK);
     ashlar_checkpoint *file = NULL;
     REQUIRE(ashlar_checkpoint_open(path, &file) == ASHLAR_OK);
-    CHECK_ZU(ashlar_checkpoint_count(file), TENSORS + STATES);
+    CHECK_ZU(count_of(file), TENSORS + STATES);
     for (size_t i = 0; i < TENSORS; i++) {
         check_part(file, "", ASHLAR_REGION_PARAMETERS, i);
         check_part(file, "optimizer.moment1.", ASHLAR_REGION_MOMENT1, i);
@@ -50,7 +50,7 @@ CASE_WITH(the_file_holds_each_tensor_its_state_and_the_metadata, set_up_all()) {
 static size_t count_in_file(void) {
     ashlar_checkpoint *file = NULL;
     CHECK(ashlar_checkpoint_open(path, &file) == ASHLAR_OK);
-    const size_t count = file != NULL ? ashlar_checkpoint_count(file) : 0;
+    const size_t count = file != NULL ? count_of(file) : 0;
     ashlar_checkpoint_close(file);
     return count;
 }

@@ -144,6 +144,23 @@ CASE_WITH(a_function_maps_names, set_up_all()) {
     ashlar_arena_destroy(other);
 }
 
+CASE_WITH(a_file_is_searched_by_the_names_that_a_load_gives, set_up_all()) {
+    static const ashlar_checkpoint_pair renames[] = {{"module.head.", NULL}, {"module.", ""}};
+    const ashlar_load_options options = {.renames = renames, .rename_count = 2};
+    ashlar_checkpoint *file = NULL;
+    ashlar_arena *other = save_foreign(0);
+    REQUIRE(ashlar_checkpoint_open(path, &file) == ASHLAR_OK);
+    const ashlar_checkpoint_tensor *first = ashlar_checkpoint_find(file, &options, "first");
+    CHECK(first != NULL && strcmp(first->name, "module.first") == 0 && first->shape[1] == 7);
+    CHECK(ashlar_checkpoint_find(file, NULL, "module.first") == first);
+    CHECK(ashlar_checkpoint_find(file, NULL, "first") == NULL);
+    CHECK(ashlar_checkpoint_find(file, &options, "module.first") == NULL);
+    CHECK(ashlar_checkpoint_find(file, &options, "head.w") == NULL);
+    CHECK(ashlar_checkpoint_find(file, &options, "module.head.w") == NULL);
+    ashlar_checkpoint_close(file);
+    ashlar_arena_destroy(other);
+}
+
 CASE_WITH(two_names_for_one_tensor_are_refused, set_up_all()) {
     static const ashlar_checkpoint_pair renames[] = {{"more", "first"}};
     static image before;

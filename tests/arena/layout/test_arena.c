@@ -24,7 +24,7 @@ CASE(large_regions_side_by_side_are_not_a_power_of_two_apart) {
         const size_t apart = (size_t)(base > before ? base - before : before - base);
         CHECK(apart >= 4 * elements && apart % (4 * elements) != 0);
     }
-    CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), 4 * elements);
+    CHECK_ZU(ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS], 4 * elements);
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
     tear_down_arena();
 }
@@ -36,19 +36,19 @@ CASE_WITH(commit_fills_every_region_with_zeros, set_up_declared()) {
     CHECK(ashlar_fill(device, dirty, 0xab, ROOM, streams[0]) == ASHLAR_OK);
     give(dirty);
     REQUIRE(commit(ASHLAR_REGIONS_ALL) == ASHLAR_OK);
-    CHECK(ashlar_arena_allocator(arena) == allocator);
+    CHECK(ashlar_arena_get_info(arena).allocator == allocator);
     wait_for(streams[0]);
     for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
         const unsigned char *base = ashlar_arena_region(arena, (ashlar_region)region);
         CHECK(base >= dirty && base < dirty + ROOM); /* else this shows nothing */
-        CHECK(holds(base, ashlar_arena_region_bytes(arena, (ashlar_region)region), 0));
+        CHECK(holds(base, ashlar_arena_get_info(arena).region_bytes[(ashlar_region)region], 0));
     }
 }
 
 CASE(an_arena_has_the_regions_it_was_committed_with) {
     for (unsigned regions = 1; regions <= ASHLAR_REGIONS_ALL; regions += 2) {
         REQUIRE(set_up_arena("memory=64MiB", regions));
-        CHECK_ZU(ashlar_arena_regions(arena), regions);
+        CHECK_ZU(ashlar_arena_get_info(arena).regions, regions);
         CHECK_ZU(stats_now().live_blocks, (size_t)__builtin_popcount(regions));
         for (size_t region = 0; region <= ASHLAR_REGION_COUNT; region++) {
             const bool is_there = (regions >> region & 1) != 0;
@@ -77,8 +77,8 @@ CASE_WITH(a_commit_that_cannot_be_is_refused, set_up_declared()) {
     CHECK_FAILS(commit(1), ASHLAR_EINVAL, "committed already");
     CHECK_FAILS(ashlar_arena_add(arena, "six", ASHLAR_F32, 1, &(size_t){1}, NULL), ASHLAR_EINVAL,
                 "committed");
-    CHECK_ZU(ashlar_arena_regions(arena), 1);
-    CHECK_ZU(ashlar_arena_tensor_count(arena), TENSORS);
+    CHECK_ZU(ashlar_arena_get_info(arena).regions, 1);
+    CHECK_ZU(ashlar_arena_get_info(arena).tensor_count, TENSORS);
 }
 
 /* ---- failures ---- */
@@ -92,9 +92,9 @@ static void check_commit(ashlar_status status) {
     void *others[8];
     if (status != ASHLAR_OK) {
         CHECK_ZU(arena->tensors[FIVE].info.offset[ASHLAR_LAYOUT_STORAGE], 0);
-        CHECK_ZU(ashlar_arena_regions(arena), 0);
-        CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), 0);
-        CHECK(ashlar_arena_allocator(arena) == NULL);
+        CHECK_ZU(ashlar_arena_get_info(arena).regions, 0);
+        CHECK_ZU(ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS], 0);
+        CHECK(ashlar_arena_get_info(arena).allocator == NULL);
         CHECK(ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS) == NULL);
         CHECK_ZU(stats_now().live_blocks, 0);
         CHECK(commit(1) == ASHLAR_OK);
@@ -125,10 +125,10 @@ CASE_WITH(further_regions_are_zero_and_the_old_ones_stay, set_up_arena("memory=6
     CHECK(ashlar_arena_extend(arena, streams[0], ASHLAR_REGIONS_ALL + 1) == ASHLAR_EINVAL);
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, 2, CU_UNKNOWN);
     CHECK(ashlar_arena_extend(arena, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_EDRIVER);
-    CHECK_ZU(ashlar_arena_regions(arena), 1);
+    CHECK_ZU(ashlar_arena_get_info(arena).regions, 1);
     CHECK_ZU(stats_now().live_blocks, 1);
     CHECK(ashlar_arena_extend(arena, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
-    CHECK_ZU(ashlar_arena_regions(arena), ASHLAR_REGIONS_ALL);
+    CHECK_ZU(ashlar_arena_get_info(arena).regions, ASHLAR_REGIONS_ALL);
     CHECK(ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS) == parameters);
     CHECK(view_of(ASHLAR_REGION_MASTER, HALF) != NULL);
     CHECK(view_of(ASHLAR_REGION_MASTER, FOUR) == NULL);

@@ -15,7 +15,7 @@ static void check_place(ashlar_region region, size_t tensor, void *ptr, const ch
     CHECK(ashlar_arena_bind(arena, region, tensor, &pointer) == ASHLAR_OK);
     (void)snprintf(message, sizeof message,
                    "tensor %s (%s) was placed at %p, its view points to %p; that is %s",
-                   arena->tensors[tensor].name, ashlar_region_text(region), pointer, ptr, place);
+                   arena->tensors[tensor].name, ashlar__region_text(region), pointer, ptr, place);
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
     pointer = ptr;
     check_finds(message);
@@ -130,7 +130,7 @@ CASE(a_region_freed_by_others_is_found_and_does_not_keep_the_rest) {
         REQUIRE(set_up_all());
         give(ashlar_arena_region(arena, (ashlar_region)region));
         (void)snprintf(message, sizeof message, "the %s have lost their block",
-                       ashlar_region_text((ashlar_region)region));
+                       ashlar__region_text((ashlar_region)region));
         check_finds(message);
         tear_down_arena();
     }
@@ -171,7 +171,7 @@ static void check_message(ashlar_region region, size_t i, const char *before) {
     char message[160];
     const unsigned char *base = ashlar_arena_region(arena, region);
     (void)snprintf(message, sizeof message, "byte %zu of the %s (%p) is 0x80, in the padding %s%s;",
-                   i, ashlar_region_text(region), (const void *)(base + i),
+                   i, ashlar__region_text(region), (const void *)(base + i),
                    before != NULL ? "behind tensor " : "before the first tensor",
                    before != NULL ? before : "");
     CHECK_HAS(ashlar_error_detail(), message);
@@ -184,7 +184,7 @@ CASE_WITH(every_byte_of_padding_is_watched_and_no_other, set_up_all()) {
     for (int r = 0; r < ASHLAR_REGION_COUNT; r++) {
         const ashlar_region region = (ashlar_region)r;
         unsigned char *base = ashlar_arena_region(arena, region);
-        for (size_t i = 0; i < ashlar_arena_region_bytes(arena, region); i++) {
+        for (size_t i = 0; i < ashlar_arena_get_info(arena).region_bytes[region]; i++) {
             const char *before = NULL;
             const bool is_padding = !is_of_a_tensor(region, base + i, &before);
             base[i] = 0x80;

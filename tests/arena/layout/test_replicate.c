@@ -67,7 +67,7 @@ static void fill(ashlar_region region, size_t tensor, unsigned char value, ashla
 /* ---- layout ---- */
 
 static void check_tensors(void) {
-    CHECK_ZU(ashlar_arena_tensor_count(replica), TENSORS);
+    CHECK_ZU(ashlar_arena_get_info(replica).tensor_count, TENSORS);
     for (size_t i = 0; i < TENSORS; i++) {
         ashlar_tensor_info mine, theirs;
         size_t found = TENSORS;
@@ -87,15 +87,15 @@ static void check_tensors(void) {
 CASE_WITH(a_replica_has_the_layout_of_its_source, set_up_pair(ASHLAR_REGIONS_ALL)) {
     REQUIRE(replicate(ASHLAR_REGIONS_ALL) == ASHLAR_OK);
     check_tensors();
-    CHECK_ZU(ashlar_arena_regions(replica), ASHLAR_REGIONS_ALL);
-    CHECK(ashlar_arena_allocator(replica) == other_memory);
+    CHECK_ZU(ashlar_arena_get_info(replica).regions, ASHLAR_REGIONS_ALL);
+    CHECK(ashlar_arena_get_info(replica).allocator == other_memory);
     for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
-        CHECK_ZU(ashlar_arena_region_bytes(replica, (ashlar_region)region),
-                 ashlar_arena_region_bytes(arena, (ashlar_region)region));
+        CHECK_ZU(ashlar_arena_get_info(replica).region_bytes[(ashlar_region)region],
+                 ashlar_arena_get_info(arena).region_bytes[(ashlar_region)region]);
     }
-    CHECK_ZU(ashlar_arena_bucket_count(arena), 5);
-    CHECK_ZU(ashlar_arena_bucket_count(replica), 5);
-    for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
+    CHECK_ZU(ashlar_arena_get_info(arena).bucket_count, 5);
+    CHECK_ZU(ashlar_arena_get_info(replica).bucket_count, 5);
+    for (size_t i = 0; i < ashlar_arena_get_info(arena).bucket_count; i++) {
         ashlar_arena_bucket mine, theirs;
         ashlar_arena_get_bucket(arena, i, &mine);
         ashlar_arena_get_bucket(replica, i, &theirs);
@@ -213,43 +213,9 @@ CASE_WITH(an_arena_of_another_layout_refreshes_nothing, set_up_pair(1)) {
         /* Names make no difference, shapes and types do, although all places are the same. */
         const ashlar_status want = k == 0 ? ASHLAR_OK : ASHLAR_EINVAL;
         CHECK(ashlar_arena_refresh(third, streams[0], arena, streams[0]) == want);
-        void *const place = ashlar_arena_region(third, ASHLAR_REGION_PARAMETERS);
-        CHECK(ashlar_arena_rebase(arena, third,
-                                  ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS)) ==
-              (k == 0 ? place : NULL));
         ashlar_arena_destroy(third);
     }
     CHECK_HAS(ashlar_error_detail(), "same layout");
-}
-
-/* ---- pointers ---- */
-
-CASE_WITH(pointers_are_rebased_to_the_same_place, set_up_pair(ASHLAR_REGIONS_ALL)) {
-    REQUIRE(replicate(1 + 4 + 16) == ASHLAR_OK);
-    for (int r = 0; r < ASHLAR_REGION_COUNT; r++) {
-        const ashlar_region region = (ashlar_region)r;
-        char *from = ashlar_arena_region(arena, region);
-        char *to = ashlar_arena_region(replica, region);
-        const size_t bytes = ashlar_arena_region_bytes(arena, region);
-        CHECK(ashlar_arena_rebase(arena, replica, from) == to);
-        CHECK(ashlar_arena_rebase(arena, replica, from + bytes - 1) ==
-              (to != NULL ? to + bytes - 1 : NULL));
-        if (to != NULL) {
-            CHECK(ashlar_arena_rebase(replica, arena, to + 7) == from + 7);
-            CHECK(ashlar_arena_rebase(replica, arena, to - 1) == NULL || r > 0);
-        }
-        for (size_t i = 0; i < TENSORS; i++) {
-            const void *view = view_of(region, i);
-            CHECK(ashlar_arena_rebase(arena, replica, view) ==
-                  ashlar_arena_view(replica, region, i));
-        }
-    }
-    char *const end = (char *)ashlar_arena_region(arena, ASHLAR_REGION_MASTER) +
-                      ashlar_arena_region_bytes(arena, ASHLAR_REGION_MASTER);
-    CHECK(ashlar_arena_rebase(arena, replica, end) == NULL);
-    CHECK(ashlar_arena_rebase(arena, replica, NULL) == NULL);
-    CHECK(ashlar_arena_rebase(replica, arena, (void *)16) == NULL); /* regions that are not there */
-    CHECK(ashlar_arena_rebase(arena, replica, &arena) == NULL);
 }
 
 /* ---- failures ---- */

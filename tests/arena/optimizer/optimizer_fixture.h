@@ -43,9 +43,14 @@ static ashlar_optimizer *optimizer;
 static ashlar_optimizer_config opened; /* what it was made of */
 
 static inline ashlar_optimizer_config defaults(ashlar_optimizer_kind kind) {
-    ashlar_optimizer_config config;
-    ashlar_optimizer_defaults(kind, &config);
+    ashlar_optimizer_config config = {.kind = kind};
+    CHECK(ashlar_optimizer_complete(&config) == ASHLAR_OK);
     return config;
+}
+
+static inline ashlar_status check_config(const ashlar_optimizer_config *config) {
+    ashlar_optimizer_config copy = *config;
+    return ashlar_optimizer_complete(&copy);
 }
 
 /* Steps that are large, and clipped at times. */
@@ -123,7 +128,7 @@ static inline bool open_arena(const char *spec, const tensor_case *tensors, size
 /* With drawn parameters. */
 static inline bool open_optimizer_of(const char *spec, const tensor_case *tensors, size_t count,
                                      const ashlar_optimizer_config *config) {
-    if (!open_arena(spec, tensors, count, ashlar_optimizer_regions(config)) ||
+    if (!open_arena(spec, tensors, count, ASHLAR_REGIONS_TRAINING) ||
         ashlar_optimizer_create(arena, config, streams[0], &optimizer) != ASHLAR_OK) {
         return false;
     }
@@ -148,9 +153,29 @@ static inline bool open_adamw(void) {
     return open_optimizer(&config);
 }
 
+static inline ashlar_status sum_range(size_t offset, size_t bytes) {
+    const ashlar_optimizer_call call = {
+        .parts = ASHLAR_OPTIMIZER_SUM, .offset = offset, .bytes = bytes};
+    return ashlar_optimizer_step_with(optimizer, &call, streams[0]);
+}
+
+static inline ashlar_status decide(double gradient_scale) {
+    const ashlar_optimizer_call call = {.parts = ASHLAR_OPTIMIZER_DECIDE,
+                                        .gradient_scale = gradient_scale};
+    return ashlar_optimizer_step_with(optimizer, &call, streams[0]);
+}
+
+static inline ashlar_status update_range(size_t offset, size_t bytes, double learning_rate) {
+    const ashlar_optimizer_call call = {.parts = ASHLAR_OPTIMIZER_UPDATE,
+                                        .learning_rate = learning_rate,
+                                        .offset = offset,
+                                        .bytes = bytes};
+    return ashlar_optimizer_step_with(optimizer, &call, streams[0]);
+}
+
 static inline ashlar_optimizer_state state_now(void) {
     ashlar_optimizer_state state = {0};
-    CHECK(ashlar_optimizer_copy_state_to_host(optimizer, &state, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_optimizer_copy_state_to_host(optimizer, &state, NULL, streams[0]) == ASHLAR_OK);
     wait_for(streams[0]);
     return state;
 }
@@ -169,7 +194,7 @@ static inline void check_padding(void) {
             }
             at += view == NULL ? 0 : cases[t].elements * ashlar_dtype_bytes(type_in(region, t));
         }
-        for (; base != NULL && at < ashlar_arena_region_bytes(arena, region); at++) {
+        for (; base != NULL && at < ashlar_arena_get_info(arena).region_bytes[region]; at++) {
             wrong += base[at] != 0;
         }
     }
@@ -294,7 +319,7 @@ typedef struct image {
 static inline void take_image(image *to) {
     for (int r = 0; r < ASHLAR_REGION_COUNT; r++) {
         const void *base = ashlar_arena_region(arena, (ashlar_region)r);
-        const size_t bytes = ashlar_arena_region_bytes(arena, (ashlar_region)r);
+        const size_t bytes = ashlar_arena_get_info(arena).region_bytes[(ashlar_region)r];
         to->bytes[r] = base == NULL ? NULL : malloc(bytes);
         if (to->bytes[r] != NULL) {
             memcpy(to->bytes[r], base, bytes);
@@ -313,9 +338,10 @@ static inline bool is_image(const image *of) {
     bool is_same = true;
     for (int r = 0; r < ASHLAR_REGION_COUNT; r++) {
         const void *base = ashlar_arena_region(arena, (ashlar_region)r);
-        is_same = is_same && (base == NULL || of->bytes[r] == NULL ||
-                              memcmp(of->bytes[r], base,
-                                     ashlar_arena_region_bytes(arena, (ashlar_region)r)) == 0);
+        is_same =
+            is_same && (base == NULL || of->bytes[r] == NULL ||
+                        memcmp(of->bytes[r], base,
+                               ashlar_arena_get_info(arena).region_bytes[(ashlar_region)r]) == 0);
     }
     return is_same;
 }

@@ -7,6 +7,7 @@
 #include <ashlar/optimizer.h>
 
 #include "allocator/base/error.h"
+#include "arena/layout/arena_impl.h"
 #include "tests/arena/optimizer/element_fixture.h"
 
 static const struct {
@@ -74,8 +75,7 @@ static ashlar_status open_side(side *s, const ashlar_optimizer_config *config) {
                                     &tensors[i].elements, NULL));
         ASHLAR_TRY(ashlar_arena_set_options(s->arena, i, &tensors[i].options));
     }
-    ASHLAR_TRY(
-        ashlar_arena_commit(s->arena, s->allocator, s->stream, ashlar_optimizer_regions(config)));
+    ASHLAR_TRY(ashlar_arena_commit(s->arena, s->allocator, s->stream, ASHLAR_REGIONS_TRAINING));
     return ashlar_optimizer_create(s->arena, config, s->stream, &s->optimizer);
 }
 
@@ -89,9 +89,9 @@ static bool open_sides(const ashlar_optimizer_config *config) {
 
 /* The same numbers of -size .. size into both; `first` instead of the first one, unless 0. */
 static void draw(ashlar_region region, uint64_t state, double size, double first) {
-    const size_t bytes = ashlar_arena_region_bytes(sides[0].arena, region);
+    const size_t bytes = ashlar_arena_get_info(sides[0].arena).region_bytes[region];
     char *image = calloc(1, bytes);
-    CHECK(image != NULL && ashlar_arena_region_bytes(sides[1].arena, region) == bytes);
+    CHECK(image != NULL && ashlar_arena_get_info(sides[1].arena).region_bytes[region] == bytes);
     for (size_t t = 0; t < TENSORS; t++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(sides[0].arena, t, &info);
@@ -121,7 +121,7 @@ static char *fetch(const side *s, ashlar_region region, size_t bytes) {
 
 /* How many bytes of a region differ; padding counts, too. */
 static size_t count_different(const char *name, ashlar_region region) {
-    const size_t bytes = ashlar_arena_region_bytes(sides[0].arena, region);
+    const size_t bytes = ashlar_arena_get_info(sides[0].arena).region_bytes[region];
     char *cpu = fetch(&sides[0], region, bytes), *cuda = fetch(&sides[1], region, bytes);
     size_t different = 0, first = 0;
     for (size_t i = bytes; i-- > 0;) {
@@ -130,7 +130,7 @@ static size_t count_different(const char *name, ashlar_region region) {
     }
     if (different > 0) {
         printf("# %s: %zu of %zu bytes of the %s differ, the first at %zu\n", name, different,
-               bytes, ashlar_region_text(region), first);
+               bytes, ashlar__region_text(region), first);
     }
     free(cpu);
     free(cuda);
@@ -141,7 +141,7 @@ static size_t count_different(const char *name, ashlar_region region) {
 static void compare_states(void) {
     ashlar_optimizer_state states[2];
     for (size_t i = 0; i < 2; i++) {
-        CHECK(ashlar_optimizer_copy_state_to_host(sides[i].optimizer, &states[i],
+        CHECK(ashlar_optimizer_copy_state_to_host(sides[i].optimizer, &states[i], NULL,
                                                   sides[i].stream) == ASHLAR_OK);
         CHECK(ashlar_stream_synchronize(sides[i].device, sides[i].stream) == ASHLAR_OK);
     }
@@ -172,7 +172,7 @@ CASE(every_algorithm_and_type_gets_the_bits_of_the_cpu) {
         for (size_t step = 0; step < STEPS; step++) {
             run_step(step, step == SKIPPED_STEP ? (double)INFINITY : 0);
             for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
-                if ((ashlar_arena_regions(sides[0].arena) >> region & 1) != 0) {
+                if ((ashlar_arena_get_info(sides[0].arena).regions >> region & 1) != 0) {
                     CHECK_ZU(count_different(algorithms[a].name, (ashlar_region)region), 0);
                 }
             }

@@ -27,7 +27,7 @@ static void check_steps_scaled(const ashlar_optimizer_config *config, int count,
         check_padding();
         CHECK(memcmp(before.bytes[ASHLAR_REGION_GRADIENTS],
                      ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS),
-                     ashlar_arena_region_bytes(arena, ASHLAR_REGION_GRADIENTS)) == 0);
+                     ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_GRADIENTS]) == 0);
         free_image(&before);
         CHECK_ZU(state_now().step, (size_t)step);
     }
@@ -60,6 +60,12 @@ static ashlar_optimizer_config unusual(ashlar_optimizer_kind kind) {
     return config;
 }
 
+static ashlar_status step_at(const double *rate, double most) {
+    const ashlar_optimizer_call call = {
+        .learning_rate = most, .rate_at = rate, .gradient_scale = 1};
+    return ashlar_optimizer_step_with(optimizer, &call, streams[0]);
+}
+
 /* Queued once, a step can run again with another rate. */
 CASE(a_rate_in_device_memory_is_read_when_the_step_runs) {
     const ashlar_optimizer_config config = adamw();
@@ -70,12 +76,12 @@ CASE(a_rate_in_device_memory_is_read_when_the_step_runs) {
     for (int step = 1; step <= 3; step++) {
         draw(ASHLAR_REGION_GRADIENTS, 10u + (unsigned)step, 1);
         *(double *)rate = 0.5 / step; /* the device is the CPU, and idle */
-        CHECK(ashlar_optimizer_step_at(optimizer, rate, 0.5, 1, streams[0]) == ASHLAR_OK);
+        CHECK(step_at(rate, 0.5) == ASHLAR_OK);
         wait_for(streams[0]);
         reference_step(&r, &config, 0.5 / step, 1);
         check_equal(&r);
     }
-    CHECK(ashlar_optimizer_step_at(optimizer, rate, -1, 1, streams[0]) == ASHLAR_EINVAL);
+    CHECK(step_at(rate, -1) == ASHLAR_EINVAL);
     CHECK(ashlar_free(allocator, rate) == ASHLAR_OK);
     close_optimizer();
 }
@@ -129,7 +135,7 @@ CASE(the_defaults_are_those_of_pytorch) {
     const double rates[] = {1e-3, 1e-3, 1e-3, 1e-2, 1e-2};
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
         const ashlar_optimizer_config c = defaults((ashlar_optimizer_kind)kind);
-        CHECK((int)c.kind == kind && ashlar_optimizer_check(&c) == ASHLAR_OK);
+        CHECK((int)c.kind == kind && check_config(&c) == ASHLAR_OK);
         CHECK(c.learning_rate == rates[kind]);
         CHECK(c.epsilon == (kind == ASHLAR_OPTIMIZER_ADAGRAD ? 1e-10 : 1e-8));
         CHECK(c.weight_decay == (kind == ASHLAR_OPTIMIZER_ADAMW ? 0.01 : 0));
@@ -138,11 +144,9 @@ CASE(the_defaults_are_those_of_pytorch) {
         CHECK(c.clip_norm == 0 && c.loss_scale == 0);
         CHECK(c.scale_growth == 2 && c.scale_backoff == 0.5 && c.scale_interval == 2000);
     }
-    CHECK_HAS(ashlar_optimizer_name(ASHLAR_OPTIMIZER_ADAGRAD), "adagrad");
-    CHECK_HAS(ashlar_optimizer_name(ASHLAR_OPTIMIZER_COUNT), "unknown");
 }
 
-CASE(only_moments_that_are_used_are_asked_for) {
+CASE(only_moments_that_are_used_are_added) {
     const unsigned least =
         1u << ASHLAR_REGION_PARAMETERS | 1u << ASHLAR_REGION_GRADIENTS | 1u << ASHLAR_REGION_MASTER;
     const unsigned first = 1u << ASHLAR_REGION_MOMENT1, second = 1u << ASHLAR_REGION_MOMENT2;
@@ -151,9 +155,13 @@ CASE(only_moments_that_are_used_are_asked_for) {
                                       first | second};
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
         ashlar_optimizer_config config = defaults((ashlar_optimizer_kind)kind);
-        CHECK(ashlar_optimizer_regions(&config) == (least | plain[kind]));
+        REQUIRE(open_optimizer(&config));
+        CHECK(ashlar_arena_get_info(arena).regions == (least | plain[kind]));
+        close_optimizer();
         config.momentum = 0.5;
-        CHECK(ashlar_optimizer_regions(&config) == (least | with_momentum[kind]));
+        REQUIRE(open_optimizer(&config));
+        CHECK(ashlar_arena_get_info(arena).regions == (least | with_momentum[kind]));
+        close_optimizer();
     }
 }
 

@@ -65,7 +65,8 @@ static ashlar_optimizer_job job_on(world *w, ashlar_algorithm algorithm) {
                                 .learning_rate = 0.01,
                                 .gradient_scale = 1};
     job.rule.algorithm = algorithm;
-    ashlar_optimizer_defaults(kinds[algorithm], &job.rule.config);
+    job.rule.config.kind = kinds[algorithm];
+    CHECK(ashlar_optimizer_complete(&job.rule.config) == ASHLAR_OK);
     job.rule.config.momentum = 0.9;
     job.rule.config.weight_decay = 0.1;
     job.rule.config.clip_norm = 1;

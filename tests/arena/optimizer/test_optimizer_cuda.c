@@ -59,6 +59,26 @@ static ashlar_status create(ashlar_optimizer_kind kind, double momentum) {
     return ashlar_optimizer_create(arena, &config, gpu_stream, &optimizer);
 }
 
+static ashlar_status sum_range(size_t offset, size_t bytes) {
+    const ashlar_optimizer_call call = {
+        .parts = ASHLAR_OPTIMIZER_SUM, .offset = offset, .bytes = bytes};
+    return ashlar_optimizer_step_with(optimizer, &call, gpu_stream);
+}
+
+static ashlar_status decide(double gradient_scale) {
+    const ashlar_optimizer_call call = {.parts = ASHLAR_OPTIMIZER_DECIDE,
+                                        .gradient_scale = gradient_scale};
+    return ashlar_optimizer_step_with(optimizer, &call, gpu_stream);
+}
+
+static ashlar_status update_range(size_t offset, size_t bytes, double learning_rate) {
+    const ashlar_optimizer_call call = {.parts = ASHLAR_OPTIMIZER_UPDATE,
+                                        .learning_rate = learning_rate,
+                                        .offset = offset,
+                                        .bytes = bytes};
+    return ashlar_optimizer_step_with(optimizer, &call, gpu_stream);
+}
+
 static void check_launched(ashlar_status status, const char *kernels) {
     CHECK(status == ASHLAR_OK);
     CHECK(strcmp(launch_log(), kernels) == 0);
@@ -76,11 +96,11 @@ CASE(each_part_launches_its_kernels_and_no_others) {
     (void)launch_log();
     check_launched(ashlar_optimizer_step(optimizer, 0.1, 1, gpu_stream),
                    SUM("6") DECIDE UPDATE("6"));
-    check_launched(ashlar_optimizer_sum(optimizer, 0, 3 * chunk, gpu_stream), SUM("3") DECIDE);
-    check_launched(ashlar_optimizer_sum(optimizer, 3 * chunk, 0, gpu_stream), DECIDE);
-    check_launched(ashlar_optimizer_decide(optimizer, 1, gpu_stream), DECIDE);
-    check_launched(ashlar_optimizer_update(optimizer, chunk, chunk, 0.1, gpu_stream), UPDATE("1"));
-    check_launched(ashlar_optimizer_update(optimizer, 3 * chunk, 0, 0.1, gpu_stream), "");
+    check_launched(sum_range(0, 3 * chunk), SUM("3") DECIDE);
+    check_launched(sum_range(3 * chunk, 0), DECIDE);
+    check_launched(decide(1), DECIDE);
+    check_launched(update_range(chunk, chunk, 0.1), UPDATE("1"));
+    check_launched(update_range(3 * chunk, 0, 0.1), "");
 }
 
 /* One launch, but for runs of several types, of which each has its own. */
@@ -89,10 +109,9 @@ CASE(each_type_that_is_there_has_its_update) {
     REQUIRE(open_arena(types, 3, 64));
     SKIP_IF(create(ASHLAR_OPTIMIZER_SGD, 0) == ASHLAR_ENOTSUP, "no CUDA kernels here");
     (void)launch_log();
-    check_launched(ashlar_optimizer_update(
-                       optimizer, 0, ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS),
-                       0.1, gpu_stream),
-                   "ashlar_kernel_sgd_f64<<<3, 128>>> ashlar_kernel_sgd_bf16<<<3, 128>>> ");
+    check_launched(
+        update_range(0, ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS], 0.1),
+        "ashlar_kernel_sgd_f64<<<3, 128>>> ashlar_kernel_sgd_bf16<<<3, 128>>> ");
 }
 
 CASE(a_device_without_kernels_is_named) {

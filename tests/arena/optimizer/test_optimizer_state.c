@@ -85,7 +85,7 @@ CASE(the_loss_scale_grows_and_shrinks_as_gradscaler_has_it) {
     unsigned good = 0;
     REQUIRE(open_optimizer(&config));
     for (size_t i = 0; course[i] != '\0'; i++) {
-        CHECK(*ashlar_optimizer_loss_scale_address(optimizer) == scale);
+        CHECK(*ashlar_optimizer_get_info(optimizer).loss_scale == scale);
         draw(ASHLAR_REGION_GRADIENTS, (unsigned)i, 1);
         if (course[i] == 'b') {
             put(ASHLAR_REGION_GRADIENTS, 0, 0, (double)INFINITY);
@@ -125,26 +125,43 @@ static reference r; /* too large for a stack */
 /* The sum over several ranges: each adds to those before it. */
 static void sum_of_ranges(const size_t *ends, size_t count) {
     for (size_t i = 0, begin = 0; i < count; begin = ends[i++]) {
-        CHECK(ashlar_optimizer_sum(optimizer, begin, ends[i] - begin, streams[0]) == ASHLAR_OK);
+        CHECK(sum_range(begin, ends[i] - begin) == ASHLAR_OK);
     }
 }
 
 static void step_in_ranges(const size_t *ends, size_t count, unsigned gradients) {
     draw(ASHLAR_REGION_GRADIENTS, gradients, 1);
     sum_of_ranges(ends, count);
-    CHECK(ashlar_optimizer_decide(optimizer, 1, streams[0]) == ASHLAR_OK);
+    CHECK(decide(1) == ASHLAR_OK);
     for (size_t i = count; i-- > 0;) {
         const size_t begin = i == 0 ? 0 : ends[i - 1];
-        CHECK(ashlar_optimizer_update(optimizer, begin, ends[i] - begin, 0.05, streams[0]) ==
-              ASHLAR_OK);
+        CHECK(update_range(begin, ends[i] - begin, 0.05) == ASHLAR_OK);
     }
     wait_for(streams[0]);
+}
+
+/* Parts that follow each other may be one call. */
+CASE(a_decision_and_an_update_in_one_call_end_a_step) {
+    const ashlar_optimizer_config config = adamw();
+    REQUIRE(open_optimizer(&config));
+    const size_t bytes = ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS];
+    const ashlar_optimizer_call call = {.parts = ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE,
+                                        .learning_rate = 0.05,
+                                        .gradient_scale = 1,
+                                        .bytes = bytes};
+    reference_open(&r, &config);
+    draw(ASHLAR_REGION_GRADIENTS, 1, 1);
+    CHECK(sum_range(0, bytes) == ASHLAR_OK);
+    CHECK(ashlar_optimizer_step_with(optimizer, &call, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    reference_step(&r, &config, 0.05, 1);
+    check_equal(&r);
 }
 
 static void check_ranges(const size_t *ends, size_t count) {
     ashlar_optimizer_config config = adamw();
     REQUIRE(open_optimizer(&config));
-    REQUIRE(ends[count - 1] == ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS));
+    REQUIRE(ends[count - 1] == ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS]);
     reference_open(&r, &config);
     for (int turn = 1; turn <= 2; turn++) {
         step_in_ranges(ends, count, (unsigned)turn);
@@ -159,7 +176,7 @@ static size_t arena_bytes(void) {
     const ashlar_optimizer_config config = adamw();
     size_t bytes = 0;
     CHECK(open_optimizer(&config));
-    bytes = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS);
+    bytes = ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS];
     close_optimizer();
     return bytes;
 }
@@ -188,19 +205,19 @@ CASE(a_range_without_tensors_that_count_adds_nothing) {
     REQUIRE(open_optimizer_of("memory=16MiB", tensors, 3, &config));
     draw(ASHLAR_REGION_GRADIENTS, 1, 1);
     const size_t ranges[][2] = {{256, 512}, {256, 256}, {512, 256}, {0, 0}, {256, 0}, {1024, 0}};
-    *ashlar_optimizer_sum_address(optimizer) = 5; /* of a step before: the first sum forgets it */
+    *ashlar_optimizer_get_info(optimizer).sum = 5; /* of a step before: the first sum forgets it */
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
-        CHECK(ashlar_optimizer_sum(optimizer, ranges[i][0], ranges[i][1], streams[0]) == ASHLAR_OK);
+        CHECK(sum_range(ranges[i][0], ranges[i][1]) == ASHLAR_OK);
         wait_for(streams[0]);
-        CHECK(*ashlar_optimizer_sum_address(optimizer) == 0);
+        CHECK(*ashlar_optimizer_get_info(optimizer).sum == 0);
     }
     double b = 0;
     for (size_t i = 0; i < 64; i++) {
         b += pow(get(ASHLAR_REGION_GRADIENTS, 2, i), 2);
     }
-    CHECK(ashlar_optimizer_sum(optimizer, 512, 512, streams[0]) == ASHLAR_OK);
+    CHECK(sum_range(512, 512) == ASHLAR_OK);
     wait_for(streams[0]);
-    CHECK_NEAR(*ashlar_optimizer_sum_address(optimizer), b, 0, 1e-14);
+    CHECK_NEAR(*ashlar_optimizer_get_info(optimizer).sum, b, 0, 1e-14);
 }
 
 /* Whole numbers, whose squares have an exact sum. */
@@ -220,14 +237,14 @@ static double draw_whole_gradients(unsigned seed) {
 CASE(a_state_that_is_put_back_begins_the_sum_anew) {
     const ashlar_optimizer_config config = adamw();
     REQUIRE(open_optimizer(&config));
-    const size_t all = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS);
+    const size_t all = ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS];
     const ashlar_optimizer_state state = state_now();
     const double sum = draw_whole_gradients(1);
-    CHECK(ashlar_optimizer_sum(optimizer, 0, 512, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar_optimizer_copy_state_to_device(optimizer, &state, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar_optimizer_sum(optimizer, 0, all, streams[0]) == ASHLAR_OK);
+    CHECK(sum_range(0, 512) == ASHLAR_OK);
+    CHECK(ashlar_optimizer_copy_state_to_device(optimizer, &state, NULL, streams[0]) == ASHLAR_OK);
+    CHECK(sum_range(0, all) == ASHLAR_OK);
     wait_for(streams[0]);
-    CHECK(*ashlar_optimizer_sum_address(optimizer) == sum);
+    CHECK(*ashlar_optimizer_get_info(optimizer).sum == sum);
 }
 
 RUN_CASES()

@@ -59,7 +59,7 @@ static void fill(ashlar_dtype dtype, size_t rank) {
 
 static double sum_at(size_t i) {
     double sum = 0;
-    for (size_t rank = 0; rank < ashlar_ranks_count(ranks); rank++) {
+    for (size_t rank = 0; rank < ashlar_ranks_get_info(ranks).count; rank++) {
         sum += number(rank, i);
     }
     return sum;
@@ -83,15 +83,16 @@ static void expect(const char *what, ashlar_dtype dtype, size_t first, size_t en
 }
 
 static double of_last(size_t i) {
-    return number(ashlar_ranks_count(ranks) - 1, i);
+    return number(ashlar_ranks_get_info(ranks).count - 1, i);
 }
 
 static double of_owner(size_t i) {
-    return number(i / (ELEMENTS / ashlar_ranks_count(ranks)), i);
+    return number(i / (ELEMENTS / ashlar_ranks_get_info(ranks).count), i);
 }
 
 static void run_all(ashlar_ranks_order order) {
-    const size_t rank = ashlar_ranks_rank(ranks), count = ashlar_ranks_count(ranks);
+    const size_t rank = ashlar_ranks_get_info(ranks).rank,
+                 count = ashlar_ranks_get_info(ranks).count;
     const size_t shard = ELEMENTS / count;
     const ashlar_collectives *c = NULL;
     must(ashlar_ranks_collectives(ranks, device, order, &c));
@@ -116,7 +117,7 @@ static void run_all(ashlar_ranks_order order) {
 static void run_many(void) {
     const ashlar_collectives *c = NULL;
     must(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &c));
-    fill(ASHLAR_F32, ashlar_ranks_rank(ranks));
+    fill(ASHLAR_F32, ashlar_ranks_get_info(ranks).rank);
     for (int i = 0; i < 200; i++) {
         must(c->broadcast(c->context, on_device, 10, ASHLAR_F32, 0, stream));
     }
@@ -126,14 +127,14 @@ static void run_many(void) {
 
 static void report(ashlar_status status) {
     if ((status != ASHLAR_OK || ashlar_ranks_check(ranks) != ASHLAR_OK) &&
-        ashlar_ranks_reports(ranks)) {
+        ashlar_ranks_get_info(ranks).reports) {
         fprintf(stderr, "LINE %s\n", ashlar_error_detail());
     }
 }
 
 /* Rank 1 differs in the second collective of step 7. */
 static ashlar_status differ(const ashlar_collectives *c, const char *how) {
-    const bool is_other = ashlar_ranks_rank(ranks) == 1;
+    const bool is_other = ashlar_ranks_get_info(ranks).rank == 1;
     if (is_other && strcmp(how, "late") == 0) {
         (void)sleep(60);
     }
@@ -150,7 +151,7 @@ static ashlar_status differ(const ashlar_collectives *c, const char *how) {
 
 static void fail_on_purpose(const char *how) {
     const ashlar_collectives *c = NULL;
-    const bool is_other = ashlar_ranks_rank(ranks) == 1;
+    const bool is_other = ashlar_ranks_get_info(ranks).rank == 1;
     must(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &c));
     ashlar_ranks_mark(ranks, 7, is_other && strcmp(how, "facts") == 0 ? 5 : 6);
     ashlar_status status = ASHLAR_OK;
@@ -174,7 +175,7 @@ static void miss_a_gradient(void) {
     must(ashlar_reducer_create(arena, c, ASHLAR_REDUCTION_ALL, stream, &reducer));
     must(ashlar_reducer_begin(reducer));
     must(ashlar_reducer_final(reducer, 1, stream));
-    if (ashlar_ranks_rank(ranks) != 1) {
+    if (ashlar_ranks_get_info(ranks).rank != 1) {
         must(ashlar_reducer_final(reducer, 0, stream));
     }
     const ashlar_status status = ashlar_reducer_finish(reducer, stream);
@@ -185,7 +186,7 @@ static void miss_a_gradient(void) {
 static void open_all(const char *kind) {
     char name[32] = "soft";
     if (strcmp(kind, "cuda") == 0) {
-        (void)snprintf(name, sizeof name, "cuda:%zu", ashlar_ranks_rank(ranks));
+        (void)snprintf(name, sizeof name, "cuda:%zu", ashlar_ranks_get_info(ranks).rank);
     }
     must(ashlar_device_open(name, &device));
     must(ashlar_stream_create(device, &stream));

@@ -20,7 +20,7 @@ CASE(a_launcher_says_how_many_it_started) {
                 {"2", "5", 2},   {"0", "5", 5},  {"many", "-1", 1}, {NULL, NULL, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         launch_as(rows[i].open_mpi, rows[i].mpich);
-        CHECK_ZU(ashlar_ranks_started(), rows[i].started);
+        CHECK_ZU(ashlar_ranks_get_info(NULL).count, rows[i].started);
     }
 }
 
@@ -63,10 +63,10 @@ CASE(an_engine_that_does_not_start_says_why) {
 
 static void check_opens(const char *library) {
     CHECK(ashlar_ranks_open(library, 0, &ranks) == ASHLAR_OK);
-    CHECK_ZU(ashlar_ranks_count(ranks), 1);
-    CHECK_ZU(ashlar_ranks_rank(ranks), 0);
-    CHECK(ashlar_ranks_check(ranks) == ASHLAR_OK && ashlar_ranks_reports(ranks));
-    CHECK(ashlar_ranks_seconds(ranks) <= 0);
+    CHECK_ZU(ashlar_ranks_get_info(ranks).count, 1);
+    CHECK_ZU(ashlar_ranks_get_info(ranks).rank, 0);
+    CHECK(ashlar_ranks_check(ranks) == ASHLAR_OK && ashlar_ranks_get_info(ranks).reports);
+    CHECK(ashlar_ranks_get_info(ranks).seconds <= 0);
     ashlar_ranks_close(ranks, false);
 }
 
@@ -207,8 +207,8 @@ static void do_all_of(ashlar_dtype dtype) {
 
 static void do_all(void) {
     open_soft(0);
-    CHECK_ZU(ashlar_ranks_rank(ranks), rank);
-    CHECK_ZU(ashlar_ranks_count(ranks), world->count);
+    CHECK_ZU(ashlar_ranks_get_info(ranks).rank, rank);
+    CHECK_ZU(ashlar_ranks_get_info(ranks).count, world->count);
     CHECK(ashlar_ranks_collectives(ranks, device, order, &table) == ASHLAR_OK);
     for (int dtype = 0; dtype < ASHLAR_DTYPE_COUNT; dtype++) {
         do_all_of((ashlar_dtype)dtype);
@@ -216,7 +216,7 @@ static void do_all(void) {
     /* The engine is asked where there are others, and in the tree's order never for sums. */
     const size_t per_type = order == ASHLAR_RANKS_TREE ? world->count + 1 : world->count + 3;
     CHECK_ZU(own->call_count, world->count == 1 ? 0 : per_type * ASHLAR_DTYPE_COUNT);
-    CHECK((ashlar_ranks_seconds(ranks) > 0) == (world->count > 1));
+    CHECK((ashlar_ranks_get_info(ranks).seconds > 0) == (world->count > 1));
     close_soft(false);
 }
 

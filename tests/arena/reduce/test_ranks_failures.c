@@ -112,7 +112,7 @@ static void differ(void) {
     queue_second(rank == 1 ? &other : &usual);
     check_failed_with("rank 1 has diverged: it is at bucket ");
     CHECK_HAS(ashlar_error_detail(), other.words);
-    CHECK(ashlar_ranks_reports(ranks) == (rank == 0));
+    CHECK(ashlar_ranks_get_info(ranks).reports == (rank == 0));
     CHECK_ZU(own->call_count, 1);
     close_soft(true);
     CHECK(world->aborted[rank] == 1);
@@ -164,7 +164,7 @@ static void be_late(void) {
                            "rank 0 did not answer rank %zu at bucket 0 of step 7", rank);
         }
         check_failed_with(words);
-        CHECK(ashlar_ranks_reports(ranks));
+        CHECK(ashlar_ranks_get_info(ranks).reports);
         CHECK_ZU(own->call_count, 0);
     }
     meet();
@@ -268,7 +268,7 @@ static void fail_once(void) {
     (void)snprintf(words, sizeof words, "rank %zu: %s", rank, words_of[failing]);
     if (has_failed) {
         CHECK_HAS(ashlar_error_detail(), words);
-        CHECK(ashlar_ranks_reports(ranks));
+        CHECK(ashlar_ranks_get_info(ranks).reports);
     }
     meet();
     close_soft(status != ASHLAR_OK);

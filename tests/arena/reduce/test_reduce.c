@@ -37,7 +37,7 @@ static ashlar_status note(char kind, void *context, void *data, size_t elements,
     const payload p = {data, elements * ashlar_dtype_bytes(dtype), 0};
     sent s = {kind, 0, p.bytes, ASHLAR_REGION_PARAMETERS, dtype, stream, root};
     const unsigned char *base = ashlar_arena_region(arena, s.region);
-    if (p.ptr < base || p.ptr >= base + ashlar_arena_region_bytes(arena, s.region)) {
+    if (p.ptr < base || p.ptr >= base + ashlar_arena_get_info(arena).region_bytes[s.region]) {
         s.region = ASHLAR_REGION_GRADIENTS;
         base = ashlar_arena_region(arena, s.region);
     }
@@ -93,7 +93,7 @@ static bool set_up_reducer(const char *spec, ashlar_reduction reduction, unsigne
         is_ok = (frozen >> i & 1) == 0 || ashlar_arena_set_options(arena, i, &options) == ASHLAR_OK;
     }
     return is_ok && ashlar_arena_commit(arena, allocator, streams[0], 3) == ASHLAR_OK &&
-           ashlar_arena_bucket_count(arena) == BUCKETS &&
+           ashlar_arena_get_info(arena).bucket_count == BUCKETS &&
            ashlar_reducer_create(arena, &collectives, reduction, streams[3], &reducer) ==
                ASHLAR_OK &&
            check_at_end(tear_down_reducer);
@@ -252,7 +252,7 @@ CASE_WITH(neighbouring_buckets_of_one_type_are_one_broadcast, set_up_empty()) {
     }
     CHECK(ashlar_arena_set_buckets(arena, 1, 1) == ASHLAR_OK);
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], 3) == ASHLAR_OK);
-    CHECK_ZU(ashlar_arena_bucket_count(arena), 5);
+    CHECK_ZU(ashlar_arena_get_info(arena).bucket_count, 5);
     REQUIRE(ashlar_reducer_create(arena, &collectives, ASHLAR_REDUCTION_ALL, streams[3],
                                   &reducer) == ASHLAR_OK);
     sent_count = 0;

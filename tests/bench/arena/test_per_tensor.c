@@ -39,9 +39,8 @@ static ashlar_status declare(void) {
 }
 
 static ashlar_optimizer_config adamw(double clip_norm) {
-    ashlar_optimizer_config config;
-    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &config);
-    config.clip_norm = clip_norm;
+    ashlar_optimizer_config config = {.kind = ASHLAR_OPTIMIZER_ADAMW, .clip_norm = clip_norm};
+    CHECK(ashlar_optimizer_complete(&config) == ASHLAR_OK);
     return config;
 }
 
@@ -49,8 +48,7 @@ static ashlar_status make_all(double clip_norm) {
     const ashlar_optimizer_config config = adamw(clip_norm);
     ashlar_status status = declare();
     if (status == ASHLAR_OK) {
-        status =
-            ashlar_arena_commit(arena, allocator, streams[0], ashlar_optimizer_regions(&config));
+        status = ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_TRAINING);
     }
     if (status == ASHLAR_OK) {
         status = ashlar__arena_case_fill(arena, 3, streams[0]);

@@ -40,7 +40,7 @@ static void draw_both(size_t width, ashlar_dtype dtype, const ashlar_ops *ops, o
                       .seed_at = gpu_send(&SEED_MORE, sizeof SEED_MORE),
                       .weight_at = gpu_send(WEIGHTS, sizeof WEIGHTS),
                       .scale = gpu_send(&SCALE, sizeof SCALE),
-                      .work = gpu_take(ashlar_loss_work_bytes(ops, ROWS)),
+                      .work = gpu_take(ashlar_ops_get_need(ops, ROWS).loss_work_bytes),
                       .loss = gpu_send(&near_loss, sizeof near_loss),
                       .losses = gpu_take(ROWS * sizeof(double))};
     draw_targets(width, targets);

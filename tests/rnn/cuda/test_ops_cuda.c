@@ -256,7 +256,8 @@ CASE(a_library_that_is_none_is_refused_by_name) {
 
 CASE_WITH(each_operation_launches_what_it_needs_and_no_more, open_ops(ASHLAR_F16)) {
     CHECK(strcmp(ops->backend->name, "cuda") == 0);
-    CHECK_ZU(ashlar_loss_work_bytes(ops, 7), 8 * sizeof(double)); /* and their number */
+    CHECK_ZU(ashlar_ops_get_need(ops, 7).loss_work_bytes,
+             8 * sizeof(double)); /* and their number */
     const buffers b = take_buffers();
     (void)launch_log();
     for (size_t i = 0; i < OPERATIONS; i++) {
@@ -285,7 +286,7 @@ CASE(products_of_fp32_are_in_fp32) {
 /* cublasSetStream takes a workspace away, so that it is set anew for each call. */
 CASE_WITH(products_work_in_the_memory_that_they_are_given, open_ops(ASHLAR_F32)) {
     const buffers b = take_buffers();
-    const size_t bytes = ashlar_ops_work_bytes(ops);
+    const size_t bytes = ashlar_ops_get_need(ops, 1).work_bytes;
     char *work = gpu_take(bytes + 1);
     CHECK_ZU(bytes, 4 << 20); /* cuBLAS's documentation, before compute capability 9.0 */
     blas->unaided = 0;

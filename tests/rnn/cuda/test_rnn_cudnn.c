@@ -37,7 +37,7 @@ static const char *described(const ashlar_rnn_config *config) {
     CHECK((status == ASHLAR_OK) == (rnn != NULL));
     if (rnn != NULL) {
         CHECK(strcmp(rnn->backend->name, "cudnn") == 0);
-        CHECK(ashlar_rnn_backward_reads_output(rnn));
+        CHECK(rnn->backend->backward_reads_output);
     }
     ashlar_rnn_destroy(rnn);
     return take_log();

@@ -123,7 +123,7 @@ static inline double *region(ashlar_region which) {
 
 static inline size_t region_count(void) {
     const size_t bytes =
-        ashlar_arena_region_bytes(ashlar_model_arena(model), ASHLAR_REGION_GRADIENTS);
+        ashlar_arena_get_info(ashlar_model_arena(model)).region_bytes[ASHLAR_REGION_GRADIENTS];
     CHECK(bytes <= sizeof expected);
     return bytes / sizeof(double);
 }

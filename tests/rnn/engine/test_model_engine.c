@@ -298,7 +298,7 @@ CASE(the_gradients_of_all_uses_of_a_weight_add_up) {
             ashlar_model_tie(model, "c.weight", "a.weight");
         }
         const ashlar_model_batch b = chain(names[is_tied], 3);
-        CHECK_ZU(ashlar_arena_tensor_count(ashlar_model_arena(model)), 2);
+        CHECK_ZU(ashlar_arena_get_info(ashlar_model_arena(model)).tensor_count, 2);
         check_gradients(&b, 18, no_targets);
         close_model();
     }
@@ -346,7 +346,7 @@ static void check_trained(const ashlar_model_batch *b, size_t table, size_t stac
     wait_for(streams[0]);
     ashlar_optimizer_destroy(optimizer);
     size_t changed[3] = {0};
-    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
+    for (size_t i = 0; i < ashlar_arena_get_info(arena).tensor_count; i++) {
         const double *const now = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, i);
         const double *const gradient = ashlar_arena_view(arena, ASHLAR_REGION_GRADIENTS, i);
         const size_t at = (size_t)(now - region(ASHLAR_REGION_PARAMETERS));

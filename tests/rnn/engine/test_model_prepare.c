@@ -42,7 +42,7 @@ static bool open_lstm(void) {
 static void check_whole(double *want) {
     go(ASHLAR_WALK_PREDICT, &batch);
     memcpy(want, y, OUT_BYTES);
-    CHECK(ashlar_model_prepare(model, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_model_prepare(model, false, streams[0]) == ASHLAR_OK);
     memset(y, 0, OUT_BYTES);
     go(ASHLAR_WALK_PREDICT, &batch);
     CHECK(memcmp(want, y, OUT_BYTES) == 0);
@@ -88,7 +88,7 @@ CASE_WITH(other_weights_are_read_when_they_are_prepared, open_lstm()) {
     double want[T * B * OUT];
     check_whole(want);
     change_weights(); /* but for the biases of the linear layer, all has been copied */
-    CHECK(ashlar_model_prepare(model, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_model_prepare(model, false, streams[0]) == ASHLAR_OK);
     go(ASHLAR_WALK_PREDICT, &batch);
     CHECK(memcmp(want, y, OUT_BYTES) != 0);
     memcpy(want, y, OUT_BYTES);
@@ -110,7 +110,7 @@ CASE_WITH(a_training_gives_the_copies_back, open_lstm()) {
     go(ASHLAR_WALK_PREDICT, &batch);
     memcpy(changed, y, OUT_BYTES);
     CHECK(memcmp(want, changed, OUT_BYTES) != 0);
-    CHECK(ashlar_model_prepare(model, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_model_prepare(model, false, streams[0]) == ASHLAR_OK);
     go(ASHLAR_WALK_PREDICT, &batch);
     CHECK(memcmp(changed, y, OUT_BYTES) == 0);
     CHECK(ashlar_model_init(model, ASHLAR_INIT_PYTORCH, 5, streams[0]) == ASHLAR_OK);
@@ -128,7 +128,7 @@ CASE_WITH(a_preparation_that_fails_leaves_the_weights, open_lstm()) {
     memcpy(want, y, OUT_BYTES);
     for (uint64_t n = 1; n <= 2; n++) { /* the stack's, and the linear layer's */
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
-        CHECK(ashlar_model_prepare(model, streams[0]) == ASHLAR_EDRIVER);
+        CHECK(ashlar_model_prepare(model, false, streams[0]) == ASHLAR_EDRIVER);
         CHECK_ZU(stats_now().live_blocks, live);
     }
     go(ASHLAR_WALK_PREDICT, &batch);
@@ -138,7 +138,7 @@ CASE_WITH(a_preparation_that_fails_leaves_the_weights, open_lstm()) {
 CASE_WITH(a_model_without_an_arena_is_refused, set_up("memory=64MiB")) {
     ashlar_model *m = NULL;
     REQUIRE(ashlar_model_create(allocator, ASHLAR_F32, &m) == ASHLAR_OK);
-    CHECK_FAILS(ashlar_model_prepare(m, NULL), ASHLAR_EINVAL, "not committed");
+    CHECK_FAILS(ashlar_model_prepare(m, false, NULL), ASHLAR_EINVAL, "not committed");
     ashlar_model_destroy(m);
 }
 

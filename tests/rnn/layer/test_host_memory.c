@@ -128,12 +128,14 @@ CASE_WITH(lengths_that_the_host_reads_are_the_host_s, set_up_memory(SOFT)) {
 
 CASE_WITH(logits_that_the_host_reads_are_the_host_s, set_up_memory(SOFT)) {
     const ashlar_sampling_config config = {.temperature = 1};
+    const double number = 0.5;
     ashlar_sampler *sampler;
     int32_t drawn;
     CHECK(ashlar_sampler_create(&config, 3, &sampler) == ASHLAR_OK);
-    CHECK_FAILS(ashlar_sampler_draw(sampler, ASHLAR_F32, on_device, 0.5, &drawn), ASHLAR_EINVAL,
+    CHECK_FAILS(ashlar_sampler_draw(&sampler, 1, ASHLAR_F32, on_device, &number, &drawn),
+                ASHLAR_EINVAL,
                 "ashlar_sampler_draw: logits is in device memory; the host reads it");
-    CHECK(ashlar_sampler_draw(sampler, ASHLAR_F32, on_host, 0.5, &drawn) == ASHLAR_OK);
+    CHECK(ashlar_sampler_draw(&sampler, 1, ASHLAR_F32, on_host, &number, &drawn) == ASHLAR_OK);
     ashlar_sampler_destroy(sampler);
     give_device_memory();
 }
@@ -150,7 +152,8 @@ CASE_WITH(a_rate_is_refused_on_the_host, set_up_memory(SOFT)) {
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
     CHECK(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_OK);
     CHECK(ashlar_optimizer_step(optimizer, rate, 1, streams[0]) == ASHLAR_OK);
-    CHECK_FAILS(ashlar_optimizer_step_at(optimizer, &rate, 1, 1, streams[0]), ASHLAR_EINVAL,
+    const ashlar_optimizer_call call = {.learning_rate = 1, .rate_at = &rate, .gradient_scale = 1};
+    CHECK_FAILS(ashlar_optimizer_step_with(optimizer, &call, streams[0]), ASHLAR_EINVAL,
                 "ashlar_optimizer_step: rate_at, 8 bytes");
     CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
     ashlar_optimizer_destroy(optimizer);

@@ -184,11 +184,18 @@ CASE_WITH(arrays_are_added_up, open_ops()) {
     double *const to = (double *)(void *)take(4 * sizeof(double), streams[0]);
     const double *const from = to + 2;
     memcpy(to, (double[]){1, 2, 0.5, -4}, 4 * sizeof(double));
-    CHECK(ashlar_ops_add(ops, to, from, 2, streams[0]) == ASHLAR_OK);
+    ashlar_columns_args args = {.rows = 1,
+                                .width = 2,
+                                .from = from,
+                                .from_stride = 2,
+                                .to = to,
+                                .to_stride = 2,
+                                .adds = true};
+    CHECK(ashlar_copy_columns(ops, &args, streams[0]) == ASHLAR_OK);
     CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
     CHECK(to[0] == 1.5 && to[1] == -2 && to[2] == 0.5);
-    CHECK_FAILS(ashlar_ops_add(ops, to, from, 0, streams[0]), ASHLAR_EINVAL, "a size is 0");
-    CHECK_FAILS(ashlar_ops_add(ops, to, NULL, 2, streams[0]), ASHLAR_EINVAL, "from is NULL");
+    args.from = NULL;
+    CHECK_FAILS(ashlar_copy_columns(ops, &args, streams[0]), ASHLAR_EINVAL, "from is NULL");
     give(to);
 }
 

@@ -30,7 +30,7 @@ CASE(the_names_of_a_projected_bidirectional_lstm_are_pytorchs) {
     size_t first = 77;
     REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
     CHECK(ashlar_rnn_declare(arena, "lstm", ashlar_rnn_layout_of(rnn), &first) == ASHLAR_OK);
-    CHECK_ZU(ashlar_arena_tensor_count(arena), 20);
+    CHECK_ZU(ashlar_arena_get_info(arena).tensor_count, 20);
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(arena, first + i, &info);
@@ -52,7 +52,7 @@ CASE_WITH(a_prefix_too_long_for_a_name_is_refused, set_up_rnn("memory=16MiB", AS
         prefix[length] = '\0';
         CHECK_FAILS(ashlar_rnn_declare(arena, prefix, ashlar_rnn_layout_of(rnn), &first),
                     ASHLAR_EINVAL, "too long");
-        CHECK_ZU(ashlar_arena_tensor_count(arena), 0);
+        CHECK_ZU(ashlar_arena_get_info(arena).tensor_count, 0);
         CHECK_ZU(first, 77);
     }
     prefix[114] = '\0';
@@ -67,7 +67,7 @@ CASE_WITH(a_declaration_that_fails_adds_nothing, set_up_rnn("memory=16MiB", ASHL
     FOR_HOST_FAILURES(n, status,
                       ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first)) {
         CHECK((first == 0) == (status == ASHLAR_OK));
-        CHECK_ZU(ashlar_arena_tensor_count(arena), status == ASHLAR_OK ? 8 : 0);
+        CHECK_ZU(ashlar_arena_get_info(arena).tensor_count, status == ASHLAR_OK ? 8 : 0);
         CHECK(n > 2 || strstr(ashlar_error_detail(), "a stack of 2 pseudo-layers") != NULL);
     }
     CHECK(n > 2);

@@ -193,6 +193,11 @@ CASE(temperature_0_takes_the_likeliest_whatever_the_number) {
 
 /* ---- the public sampler ---- */
 
+static ashlar_status draw_one(ashlar_sampler *sampler, ashlar_dtype dtype, const void *logits,
+                              double number, int32_t *out) {
+    return ashlar_sampler_draw(&sampler, 1, dtype, logits, &number, out);
+}
+
 CASE(a_sampler_draws_as_its_parts_do_from_logits_of_every_type) {
     const ashlar_sampling_config config = {.temperature = 0.7, .top_k = 9, .top_p = 0.8};
     ashlar_sampler *sampler = NULL;
@@ -204,8 +209,7 @@ CASE(a_sampler_draws_as_its_parts_do_from_logits_of_every_type) {
         ashlar__convert((ashlar_dtype)dtype, room, ASHLAR_F32, sampling.logits, 19);
         for (int i = 0; i < 50; i++) {
             int32_t got = -1;
-            CHECK(ashlar_sampler_draw(sampler, (ashlar_dtype)dtype, room, i / 50.0, &got) ==
-                  ASHLAR_OK);
+            CHECK(draw_one(sampler, (ashlar_dtype)dtype, room, i / 50.0, &got) == ASHLAR_OK);
             CHECK(got == draw(i / 50.0));
         }
     }
@@ -222,14 +226,13 @@ CASE(many_rows_are_drawn_as_each_alone) {
         REQUIRE(ashlar_sampler_create(&(ashlar_sampling_config){.temperature = 1}, V,
                                       &samplers[i]) == ASHLAR_OK);
     }
-    CHECK(ashlar_sampler_draw_all(samplers, ROWS, ASHLAR_F32, logits, numbers, all) == ASHLAR_OK);
+    CHECK(ashlar_sampler_draw(samplers, ROWS, ASHLAR_F32, logits, numbers, all) == ASHLAR_OK);
     for (size_t i = 0; i < ROWS; i++) {
-        CHECK(ashlar_sampler_draw(samplers[i], ASHLAR_F32, logits[i], numbers[i], &one) ==
-              ASHLAR_OK);
+        CHECK(draw_one(samplers[i], ASHLAR_F32, logits[i], numbers[i], &one) == ASHLAR_OK);
         CHECK(all[i] == one);
     }
     logits[1][2] = NAN;
-    CHECK_FAILS(ashlar_sampler_draw_all(samplers, ROWS, ASHLAR_F32, logits, numbers, all),
+    CHECK_FAILS(ashlar_sampler_draw(samplers, ROWS, ASHLAR_F32, logits, numbers, all),
                 ASHLAR_EFORMAT, "a logit is not finite");
     for (size_t i = 0; i < ROWS; i++) {
         ashlar_sampler_destroy(samplers[i]);
@@ -254,11 +257,9 @@ CASE(what_a_sampler_cannot_do_is_refused) {
     }
     CHECK(sampler == NULL);
     REQUIRE(ashlar_sampler_create(&good, 2, &sampler) == ASHLAR_OK);
-    CHECK_FAILS(ashlar_sampler_draw(sampler, ASHLAR_F32, logits, 1, &got), ASHLAR_EINVAL, "number");
-    CHECK_FAILS(ashlar_sampler_draw(sampler, ASHLAR_F32, logits, NAN, &got), ASHLAR_EINVAL,
-                "number");
-    CHECK_FAILS(ashlar_sampler_draw(sampler, ASHLAR_DTYPE_COUNT, logits, 0, &got), ASHLAR_EINVAL,
-                "type");
+    CHECK_FAILS(draw_one(sampler, ASHLAR_F32, logits, 1, &got), ASHLAR_EINVAL, "number");
+    CHECK_FAILS(draw_one(sampler, ASHLAR_F32, logits, NAN, &got), ASHLAR_EINVAL, "number");
+    CHECK_FAILS(draw_one(sampler, ASHLAR_DTYPE_COUNT, logits, 0, &got), ASHLAR_EINVAL, "type");
     CHECK(got == 77);
     ashlar_sampler_destroy(sampler);
 }

@@ -52,7 +52,7 @@ static inline bool open_model(const char *spec) {
 /* A tensor's elements, of an fp32 model, when no work is queued. *count: how many. */
 static inline float *weights_of(const char *name, size_t *count) {
     const ashlar_arena *arena = ashlar_model_arena(sampled.model);
-    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
+    for (size_t i = 0; i < ashlar_arena_get_info(arena).tensor_count; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(arena, i, &info);
         if (strcmp(info.name, name) == 0) {

@@ -25,8 +25,8 @@ static bool open_lively_model(const char *spec) {
         ashlar_stream_synchronize(device, streams[1]) != ASHLAR_OK) {
         return false;
     }
-    const size_t bytes =
-        ashlar_arena_region_bytes(ashlar_model_arena(sampled.model), ASHLAR_REGION_PARAMETERS);
+    const size_t bytes = ashlar_arena_get_info(ashlar_model_arena(sampled.model))
+                             .region_bytes[ASHLAR_REGION_PARAMETERS];
     for (size_t i = 0; i < bytes / sizeof(float); i++) {
         parameters()[i] *= 6;
     }
@@ -75,7 +75,7 @@ static void open_reference(void) {
                                       &reference) == ASHLAR_OK);
     wait_for(streams[1]);
     to = ashlar_model_arena(reference);
-    for (size_t i = 0; i < ashlar_arena_tensor_count(to); i++) {
+    for (size_t i = 0; i < ashlar_arena_get_info(to).tensor_count; i++) {
         ashlar_tensor_info info;
         const float *source = ashlar_arena_view(from, ASHLAR_REGION_PARAMETERS, i);
         double *values = ashlar_arena_view(to, ASHLAR_REGION_PARAMETERS, i);
@@ -251,7 +251,7 @@ CASE(a_model_in_fp64_is_not_read_as_bf16) {
     sampler = NULL;
     CHECK_FAILS(ashlar__text_sampler_create(&sampled, &config, &sampler), ASHLAR_EINVAL, "--bf16");
     CHECK(sampler == NULL);
-    CHECK(ashlar_model_prepare_bf16(sampled.model, streams[1]) == ASHLAR_EINVAL);
+    CHECK(ashlar_model_prepare(sampled.model, true, streams[1]) == ASHLAR_EINVAL);
 }
 
 CASE_WITH(more_texts_than_can_be_addressed_are_refused, open_lively_model("memory=64MiB")) {

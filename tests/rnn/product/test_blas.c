@@ -156,12 +156,12 @@ CASE(nan_in_one_row_stays_in_that_row) {
 }
 
 CASE(the_implementation_has_a_name_and_counts_its_threads) {
-    CHECK(strlen(ashlar_cpu_products()) > 0);
+    CHECK(strlen(ashlar_cpu_get_info().products) > 0);
     ashlar_cpu_set_threads(1);
-    CHECK(ashlar_cpu_threads() == 1);
+    CHECK(ashlar_cpu_get_info().threads == 1);
     ashlar_cpu_set_threads(INT_MAX);
-    CHECK(ashlar_cpu_threads() == ASHLAR_WORKERS_MAX);
-    printf("# %s\n", ashlar_cpu_products());
+    CHECK(ashlar_cpu_get_info().threads == ASHLAR_WORKERS_MAX);
+    printf("# %s\n", ashlar_cpu_get_info().products);
 }
 
 RUN_CASES_OF_SET()

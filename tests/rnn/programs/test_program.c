@@ -134,7 +134,7 @@ static void check_opens(const char *name, const char *environment, ashlar_device
     CHECK(status == 0);
     CHECK(strncmp(heard, words, strlen(words)) == 0 && (*words != '\0' || *heard == '\0'));
     if (status == 0) {
-        ashlar_device_get_info(device, &info);
+        info = ashlar_device_get_info(device);
         CHECK(info.kind == kind);
         ashlar_device_close(device);
     }

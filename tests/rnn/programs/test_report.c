@@ -292,8 +292,8 @@ CASE(the_json_holds_the_configuration) {
     check_uint(c, "buckets", 506);
     check_bool(c, "plan", true);
     check_text(c, "optimizer", "rmsprop");
-    check_text(c, "blas", ashlar_cpu_products());
-    check_uint(c, "threads", (uint64_t)ashlar_cpu_threads());
+    check_text(c, "blas", ashlar_cpu_get_info().products);
+    check_uint(c, "threads", (uint64_t)ashlar_cpu_get_info().threads);
 }
 
 /* ---- progress ---- */

@@ -20,10 +20,14 @@ static ashlar_status read_command(const char *words, ashlar_train_command *out) 
 
 /* ---- names ---- */
 
+#define TEXT(name, text) text,
+
 /* The names in the help must be in the order of the enums, to the last one. */
 CASE(every_name_is_known) {
     static const char *const algorithms[] = {"standard", "static", "dynamic", "small", "auto"};
     ASHLAR_TABLE_IS_FULL(algorithms, ASHLAR_RNN_ALGORITHM_COUNT);
+    static const char *const optimizers[] = {ASHLAR_OPTIMIZER_MAP(TEXT)};
+    static const char *const schedules[] = {ASHLAR_SCHEDULE_MAP(TEXT)};
     static const char *const varied[] = {"batch", "length", "hidden"};
     ASHLAR_TABLE_IS_FULL(varied, ASHLAR_VARY_COUNT);
     for (int i = 0; i < ASHLAR_OPTIMIZER_COUNT; i++) {
@@ -33,8 +37,7 @@ CASE(every_name_is_known) {
         ashlar_train_command c;
         (void)snprintf(words, sizeof words,
                        "--optimizer %s --schedule=%s --cell=%s --dtype=%s --algorithm=%s --vary=%s",
-                       ashlar_optimizer_name((ashlar_optimizer_kind)i),
-                       ashlar_schedule_name((ashlar_schedule_kind)schedule),
+                       optimizers[i], schedules[schedule],
                        ashlar_rnn_cell_name((ashlar_rnn_cell)cell),
                        ashlar_dtype_name((ashlar_dtype)dtype), algorithms[i], varied[vary]);
         REQUIRE(read_command(words, &c) == ASHLAR_OK);

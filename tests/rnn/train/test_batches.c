@@ -22,7 +22,8 @@ static float *gradients_now(void) {
 }
 
 static size_t gradients_count(void) {
-    return ashlar_arena_region_bytes(trainer->arena, ASHLAR_REGION_GRADIENTS) / sizeof(float);
+    return ashlar_arena_get_info(trainer->arena).region_bytes[ASHLAR_REGION_GRADIENTS] /
+           sizeof(float);
 }
 
 enum { ELEMENTS_MAX = 1 << 15, STEPS = 12, B = 12 };

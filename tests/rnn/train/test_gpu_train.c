@@ -38,9 +38,8 @@ static ashlar_train_config config_of(ashlar_rnn_cell cell, size_t projection) {
                              .max_length = 10,
                              .steps = STEPS,
                              .seed = 3};
-    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &c.optimizer);
-    c.optimizer.learning_rate = 0.01;
-    c.optimizer.clip_norm = 1;
+    c.optimizer = (ashlar_optimizer_config){
+        .kind = ASHLAR_OPTIMIZER_ADAMW, .learning_rate = 0.01, .clip_norm = 1};
     c.schedule.rate = c.optimizer.learning_rate;
     return c;
 }

@@ -81,10 +81,11 @@ CASE(with_every_optimizer_and_schedule) {
     for (int i = 0; i < ASHLAR_OPTIMIZER_COUNT * ASHLAR_SCHEDULE_COUNT;
          i += CHECK_SANITIZED(1, 4)) {
         ashlar_train_config config = config_of(STEPS);
-        ashlar_optimizer_defaults((ashlar_optimizer_kind)(i % ASHLAR_OPTIMIZER_COUNT),
-                                  &config.optimizer);
-        config.optimizer.learning_rate = 0.01;
-        config.optimizer.momentum = i % 2 == 0 ? 0.9 : 0;
+        config.optimizer =
+            (ashlar_optimizer_config){.kind = (ashlar_optimizer_kind)(i % ASHLAR_OPTIMIZER_COUNT),
+                                      .learning_rate = 0.01,
+                                      .momentum = i % 2 == 0 ? 0.9 : 0};
+        CHECK(ashlar_optimizer_complete(&config.optimizer) == ASHLAR_OK);
         config.schedule =
             (ashlar_schedule){.kind = (ashlar_schedule_kind)(i % ASHLAR_SCHEDULE_COUNT),
                               .rate = 0.01,

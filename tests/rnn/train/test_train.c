@@ -132,7 +132,7 @@ static void run_reference(reference *r, const ashlar_train_config *c) {
         r->lengths[i] = l.batch.steps;
         r->epochs[i] = l.batch.epoch;
     }
-    r->parameters = ashlar_arena_elements(l.arena);
+    r->parameters = ashlar_arena_get_info(l.arena).elements;
     r->max_steps = ashlar__batcher_max_steps(batcher);
     r->pieces = ashlar__batcher_piece_count(batcher);
     close_loop(&l);

@@ -31,7 +31,7 @@ CASE_WITH(with_loss_scaling_such_steps_are_skipped, open_text("memory=256MiB")) 
     REQUIRE(open_trainer(&config) == ASHLAR_OK);
     CHECK(ashlar__trainer_run(trainer, spoil_the_third_step, trainer, &report) == ASHLAR_OK);
     CHECK(report.steps_skipped == 3); /* from the third on */
-    CHECK(*ashlar_optimizer_loss_scale_address(trainer->optimizer) == 1024 / 8);
+    CHECK(*ashlar_optimizer_get_info(trainer->optimizer).loss_scale == 1024 / 8);
 }
 
 /* ---- what cannot be ---- */

@@ -28,9 +28,9 @@ static inline ashlar_train_config small_config(size_t steps) {
                                   .max_length = MAX_LENGTH,
                                   .steps = steps,
                                   .seed = 5};
-    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &config.optimizer);
-    config.optimizer.learning_rate = 0.01;
-    config.optimizer.clip_norm = 1;
+    config.optimizer = (ashlar_optimizer_config){
+        .kind = ASHLAR_OPTIMIZER_ADAMW, .learning_rate = 0.01, .clip_norm = 1};
+    CHECK(ashlar_optimizer_complete(&config.optimizer) == ASHLAR_OK);
     config.schedule.rate = config.optimizer.learning_rate;
     return config;
 }
