@@ -164,8 +164,6 @@ typedef struct layer {
     void *prepared; /* the weights as walks read them that do not train; in model->prepared */
     bool may_read_padding; /* x past the lengths is finite */
     size_t number;         /* of the model's layers: each draws from a seed of its own */
-    int32_t *full;         /* [full_count] lengths for batches that give none */
-    size_t full_count;
 } layer;
 
 /* Between the seeds of layers; odd. */
@@ -179,9 +177,8 @@ static size_t state_bytes(const layer *l, size_t batch, size_t width) {
                                  ashlar_dtype_bytes(layout->config.dtype));
 }
 
-/* The layer in walks that do not train. */
-static ashlar_rnn *testing(const layer *l) {
-    return l->rnn_test != NULL ? l->rnn_test : l->rnn;
+static ashlar_rnn *rnn_of(const layer *l, bool trains) {
+    return !trains && l->rnn_test != NULL ? l->rnn_test : l->rnn;
 }
 
 static bool has_cells(const layer *l) {
@@ -193,26 +190,25 @@ static size_t cells_at(const layer *l, size_t batch) {
     return ashlar__round_up(state_bytes(l, batch, ashlar_rnn_layout_of(l->rnn)->state), AREA_ALIGN);
 }
 
-/* What a layer has beside its tensors. Where no backward pass follows a dropout, what it would keep
- * is scratch. */
+/* The workspace: lengths, what the back end works in, and what it would keep where no backward pass
+ * follows a dropout. */
 typedef struct areas {
-    size_t reserve;
-    size_t lengths_at, reserve_at; /* offsets in the workspace, of the second if it is scratch */
-    size_t work;                   /* all of the workspace */
+    size_t reserve;             /* bytes, in the workspace or kept */
+    size_t work_at, reserve_at; /* offsets in the workspace */
+    size_t bytes;
 } areas;
 
 static ashlar_status areas_of(const layer *l, const ashlar_operation_call *c, areas *out) {
     const ashlar_extent *e = &c->inputs[0].extent;
     const bool has_reserve = c->has_backward || (c->trains && l->rnn_test != NULL);
-    const ashlar_rnn *rnn = !c->trains && l->rnn_test != NULL ? l->rnn_test : l->rnn;
     size_t work;
-    *out = (areas){0};
-    ASHLAR_TRY(ashlar_rnn_sizes(rnn, e->steps, e->rows, has_reserve, &out->reserve, &work));
+    ASHLAR_TRY(ashlar_rnn_sizes(rnn_of(l, c->trains), e->steps, e->rows, has_reserve, &out->reserve,
+                                &work));
     ASHLAR_FAIL_IF(
-        !ashlar__align_up(work, AREA_ALIGN, &out->lengths_at) ||
-            !ashlar__add(out->lengths_at, e->rows * sizeof(int32_t), &work) ||
+        !ashlar__align_up(e->rows * sizeof(int32_t), AREA_ALIGN, &out->work_at) ||
+            !ashlar__add(out->work_at, work, &work) ||
             !ashlar__align_up(work, AREA_ALIGN, &out->reserve_at) ||
-            !ashlar__add(out->reserve_at, c->has_backward ? 0 : out->reserve, &out->work),
+            !ashlar__add(out->reserve_at, c->has_backward ? 0 : out->reserve, &out->bytes),
         ASHLAR_EOVERFLOW, "model: a workspace is too large to address");
     return ASHLAR_OK;
 }
@@ -230,7 +226,7 @@ static ashlar_status size_layer(void *user, const ashlar_operation_call *c,
     ASHLAR_TRY(areas_of(l, c, &a));
     *out = (ashlar_operation_sizes){
         .kept_bytes = a.reserve,
-        .work_bytes = {a.work, a.work, a.work},
+        .work_bytes = {a.bytes, a.bytes, a.bytes},
         .carried_bytes =
             cells_at(l, rows) + (has_cells(l) ? state_bytes(l, rows, layout->config.hidden) : 0)};
     return ASHLAR_OK;
@@ -259,106 +255,74 @@ static state_pair pick(const layer *l, const ashlar_operation_call *call, const 
                         has_cells(l) ? carried + cells_at(l, call->inputs[0].extent.rows) : NULL};
 }
 
-static ashlar_rnn_buffers buffers_of(const layer *l, const ashlar_operation_call *c,
-                                     const areas *a) {
-    const ashlar_operand_data *in = c->inputs, *out = c->outputs;
+static ashlar_status buffers_of(const layer *l, const ashlar_operation_call *c,
+                                ashlar_rnn_buffers *out) {
+    const ashlar_operand_data *in = c->inputs, *y = c->outputs;
     const state_pair before = pick(l, c, c->before, in[1].value, in[2].value);
-    const state_pair after = pick(l, c, c->after, out[1].value, out[2].value);
-    const state_pair dafter = pick(l, c, c->after_gradient, out[1].gradient, out[2].gradient);
+    const state_pair after = pick(l, c, c->after, y[1].value, y[2].value);
+    const state_pair dafter = pick(l, c, c->after_gradient, y[1].gradient, y[2].gradient);
     const state_pair dbefore = pick(l, c, c->before_gradient, in[1].gradient, in[2].gradient);
-    void *reserve = c->has_backward || a->reserve == 0 ? c->kept : (char *)c->work + a->reserve_at;
-    return (ashlar_rnn_buffers){.reserve = reserve,
-                                .work = c->work,
-                                .x = in[0].value,
-                                .hx = before.h,
-                                .cx = before.c,
-                                .weights = c->weights[0].value,
-                                .prepared =
-                                    !c->trains && l->model->prepared != NULL ? l->prepared : NULL,
-                                .y = out[0].value,
-                                .hy = after.h,
-                                .cy = after.c,
-                                .dy = out[0].gradient,
-                                .dhy = dafter.h,
-                                .dcy = dafter.c,
-                                .dx = in[0].gradient,
-                                .dhx = dbefore.h,
-                                .dcx = dbefore.c,
-                                .dweights = c->weights[0].gradient};
-}
-
-/* Lengths for a batch that gives none: all are `steps`. */
-static ashlar_status full_lengths(layer *l, const ashlar_extent *e, const int32_t **out) {
-    if (l->full_count < e->rows) {
-        int32_t *grown = ashlar__host_realloc(l->full, e->rows, sizeof *grown);
-        ASHLAR_FAIL_IF(grown == NULL, ASHLAR_EHOSTMEM, "no host memory for %zu lengths", e->rows);
-        l->full = grown;
-        l->full_count = e->rows;
-    }
-    for (size_t b = 0; b < e->rows; b++) {
-        l->full[b] = (int32_t)e->steps;
-    }
-    *out = l->full;
+    const bool has_prepared = !c->trains && l->model->prepared != NULL;
+    areas a;
+    ASHLAR_TRY(areas_of(l, c, &a));
+    *out = (ashlar_rnn_buffers){
+        .reserve = c->has_backward || a.reserve == 0 ? c->kept : (char *)c->work + a.reserve_at,
+        .work = (char *)c->work + a.work_at,
+        .x = in[0].value,
+        .hx = before.h,
+        .cx = before.c,
+        .weights = c->weights[0].value,
+        .prepared = has_prepared ? l->prepared : NULL,
+        .y = y[0].value,
+        .hy = after.h,
+        .cy = after.c,
+        .dy = y[0].gradient,
+        .dhy = dafter.h,
+        .dcy = dafter.c,
+        .dx = in[0].gradient,
+        .dhx = dbefore.h,
+        .dcx = dbefore.c,
+        .dweights = c->weights[0].gradient,
+    };
     return ASHLAR_OK;
 }
 
-static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_phase phase,
-                              const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b,
-                              ashlar_stream stream) {
-    return phase == ASHLAR_PHASE_FORWARD    ? ashlar_rnn_forward(rnn, batch, b, stream)
-           : phase == ASHLAR_PHASE_BACKWARD ? ashlar_rnn_backward_data(rnn, batch, b, stream)
-                                            : ashlar_rnn_backward_weights(rnn, batch, b, stream);
-}
-
-/* A pass that reads lengths in device memory when it runs. They are at least 1 there: what is
- * computed for a sequence that is over is not read. */
-static ashlar_status queue_varying(const layer *l, const ashlar_operation_call *c,
-                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b,
-                                   size_t lengths_at, ashlar_stream stream) {
-    const ashlar_rnn_pass passes[] = {ASHLAR_RNN_FORWARD, ASHLAR_RNN_BACKWARD_DATA,
-                                      ASHLAR_RNN_BACKWARD_WEIGHTS};
-    const ashlar_extent *e = &c->inputs[0].extent;
-    int32_t *const lengths = (int32_t *)(void *)((char *)c->work + lengths_at);
-    const ashlar_clip_lengths_args clip = {.batch = e->rows,
-                                           .steps = e->steps,
-                                           .least = 1,
-                                           .lengths = e->lengths_at,
-                                           .whole = e->steps,
-                                           .out = lengths};
-    const ashlar_rnn_varying varying = {lengths, c->seed_at};
-    ASHLAR_TRY(ashlar__ops_clip_lengths(l->model->ops, &clip, stream));
-    return ashlar__rnn_queue_varying(l->rnn, passes[c->phase], batch, b, &varying, stream);
-}
-
+/* Lengths that are read in device memory when the pass runs are at least 1 there: what is computed
+ * for a sequence that is over is not read. */
 static ashlar_status queue_layer(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
-    layer *l = user;
+    static const ashlar_rnn_pass passes[] = {ASHLAR_RNN_FORWARD, ASHLAR_RNN_BACKWARD_DATA,
+                                             ASHLAR_RNN_BACKWARD_WEIGHTS};
+    ASHLAR_TABLE_IS_FULL(passes, ASHLAR_PHASE_COUNT);
+    const layer *l = user;
     const ashlar_extent *e = &c->inputs[0].extent;
-    const ashlar_rnn *rnn = c->trains ? l->rnn : testing(l);
-    areas a;
-    ASHLAR_TRY(areas_of(l, c, &a));
-    const ashlar_rnn_buffers b = buffers_of(l, c, &a);
-    ashlar_rnn_batch batch = {.steps = e->steps,
-                              .batch = e->rows,
-                              .lengths = e->lengths,
-                              .dropout_seed = c->seed + l->number * LAYER_STRIDE,
-                              .dropout_restarts = c->is_replayed,
-                              .dropout_first = c->sequence_first,
-                              .dropout_stride = c->sequence_stride,
-                              .padding_is_free = l->may_read_padding && !has_final_states(c)};
+    const ashlar_rnn_varying varying = {c->work, c->seed_at};
+    const ashlar_rnn_batch batch = {.steps = e->steps,
+                                    .batch = e->rows,
+                                    .lengths = e->lengths,
+                                    .dropout_seed = c->seed + l->number * LAYER_STRIDE,
+                                    .dropout_restarts = c->is_replayed,
+                                    .dropout_first = c->sequence_first,
+                                    .dropout_stride = c->sequence_stride,
+                                    .padding_is_free = l->may_read_padding && !has_final_states(c)};
+    ashlar_rnn_buffers b;
+    ASHLAR_TRY(buffers_of(l, c, &b));
     if (c->seed_at != NULL) {
-        return queue_varying(l, c, &batch, &b, a.lengths_at, stream);
+        const ashlar_clip_lengths_args clip = {.batch = e->rows,
+                                               .steps = e->steps,
+                                               .least = 1,
+                                               .lengths = e->lengths_at,
+                                               .whole = e->steps,
+                                               .out = c->work};
+        ASHLAR_TRY(ashlar__ops_clip_lengths(l->model->ops, &clip, stream));
     }
-    if (batch.lengths == NULL) {
-        ASHLAR_TRY(full_lengths(l, e, &batch.lengths));
-    }
-    return run_pass(rnn, c->phase, &batch, &b, stream);
+    return ashlar__rnn_queue(rnn_of(l, c->trains), passes[c->phase], &batch, &b,
+                             c->seed_at != NULL ? &varying : NULL, stream);
 }
 
 static void destroy_layer(void *user) {
     layer *l = user;
     ashlar_rnn_destroy(l->rnn_test);
     ashlar_rnn_destroy(l->rnn);
-    ashlar__host_free(l->full);
     ashlar__host_free(l);
 }
 
@@ -505,8 +469,8 @@ static ashlar_prepared_linear weight_to_prepare(const linear *l, const ashlar_no
 size_t ashlar__layer_prepared_bytes(const ashlar_node *node) {
     if (node->operation.queue == queue_layer) {
         const layer *l = node->operation.user;
-        testing(l)->prepares_bf16 = l->model->prepares_bf16;
-        return ashlar_rnn_prepared_bytes(testing(l));
+        rnn_of(l, false)->prepares_bf16 = l->model->prepares_bf16;
+        return ashlar_rnn_prepared_bytes(rnn_of(l, false));
     }
     if (node->operation.queue == queue_linear) {
         const linear *l = node->operation.user;
@@ -522,7 +486,7 @@ ashlar_status ashlar__layer_prepare(const ashlar_node *node, void *prepared, ash
     if (node->operation.queue == queue_layer) {
         layer *l = node->operation.user;
         l->prepared = prepared;
-        return ashlar_rnn_prepare(testing(l), weights_of(l->model, node), prepared, stream);
+        return ashlar_rnn_prepare(rnn_of(l, false), weights_of(l->model, node), prepared, stream);
     }
     if (node->operation.queue == queue_linear) {
         linear *l = node->operation.user;
