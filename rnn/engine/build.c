@@ -25,8 +25,6 @@ ashlar_model *ashlar__model_new(ashlar_allocator *allocator, ashlar_dtype dtype,
                             .allocator = allocator,
                             .dtype = dtype,
                             .ops = root != NULL ? root->ops : NULL,
-                            .last_node = &m->nodes,
-                            .last_tensor = &m->tensors,
                             .axis_count = ASHLAR_AXIS_TIME + 1,
                             .seed = 1};
     }
@@ -55,17 +53,13 @@ static void free_tables(ashlar_model *m) {
 }
 
 static void free_nodes(ashlar_model *m) {
-    for (ashlar_node *node = m->nodes, *next; node != NULL; node = next) {
-        next = node->next;
-        if (node->operation.destroy != NULL) {
-            node->operation.destroy(node->operation.user);
+    for (size_t n = 0; n < m->node_count; n++) {
+        if (m->nodes[n]->operation.destroy != NULL) {
+            m->nodes[n]->operation.destroy(m->nodes[n]->operation.user);
         }
-        ashlar__host_free(node);
+        ashlar__host_free(m->nodes[n]);
     }
-    for (ashlar_tensor *tensor = m->tensors, *next; tensor != NULL; tensor = next) {
-        next = tensor->next;
-        ashlar__host_free(tensor);
-    }
+    ashlar__host_free(m->nodes);
 }
 
 void ashlar_model_destroy(ashlar_model *m) {
@@ -158,36 +152,30 @@ ashlar_axis ashlar_model_axis(ashlar_model *m, ashlar_axis within) {
     return m->axis_count++;
 }
 
-static ashlar_tensor *add_tensor(ashlar_model *m, const char *name, ashlar_axis axis,
-                                 size_t width) {
-    ashlar_tensor *tensor = ashlar__host_calloc(1, sizeof *tensor);
-    if (tensor == NULL) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EHOSTMEM, "no host memory for a model's tensors");
-        return NULL;
-    }
+static void add_tensor(ashlar_model *m, ashlar_tensor *tensor, ashlar_node *node, size_t number,
+                       const char *name, ashlar_axis axis, size_t width) {
     *tensor = (ashlar_tensor){.model = m,
                               .name = name,
+                              .node = node,
+                              .number = number,
                               .index = m->tensor_count++,
                               .output = ASHLAR_NO_INDEX,
                               .axis = axis,
                               .width = width};
-    *m->last_tensor = tensor;
-    m->last_tensor = &tensor->next;
     for (ashlar_axis a = axis; a != ASHLAR_AXIS_NONE; a = m->within[a]) {
         m->used_axes |= (size_t)1 << a;
     }
-    return tensor;
 }
 
 ashlar_tensor *ashlar__model_add_input(ashlar_model *m, const char *name, ashlar_axis axis,
                                        size_t width) {
     const char *copy = ashlar__model_text(m, name);
-    ashlar_tensor *tensor = copy == NULL ? NULL : add_tensor(m, copy, axis, width);
-    if (tensor != NULL) {
-        tensor->number = m->input_count;
-        m->inputs[m->input_count++] = tensor;
+    ashlar_tensor *input = &m->inputs[m->input_count];
+    if (copy == NULL) {
+        return NULL;
     }
-    return tensor;
+    add_tensor(m, input, NULL, m->input_count++, copy, axis, width);
+    return input;
 }
 
 ashlar_tensor *ashlar_model_input(ashlar_model *m, const char *name, ashlar_axis axis,
@@ -229,11 +217,19 @@ void ashlar_model_output(ashlar_model *m, ashlar_tensor *tensor) {
     m->outputs[m->output_count++] = tensor;
 }
 
+static ashlar_status new_node(ashlar_model *m, ashlar_node **out) {
+    ASHLAR_HOST_GROW(m->nodes, &m->node_capacity, m->node_count,
+                     "no host memory for a model's operations");
+    ASHLAR_HOST_NEW(*out, 1, "no host memory for a model's operations");
+    return ASHLAR_OK;
+}
+
 ashlar_node *ashlar__model_add(ashlar_model *m, const ashlar_operation *operation,
                                const ashlar_operation_shape *shape, const char *layer) {
-    ashlar_node *node = ashlar__host_calloc(1, sizeof *node);
-    if (node == NULL) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EHOSTMEM, "no host memory for a model's operations");
+    ashlar_node *node = NULL;
+    const ashlar_status status = new_node(m, &node);
+    ashlar__model_fail(m, status);
+    if (status != ASHLAR_OK) {
         if (operation->destroy != NULL) {
             operation->destroy(operation->user);
         }
@@ -241,20 +237,16 @@ ashlar_node *ashlar__model_add(ashlar_model *m, const ashlar_operation *operatio
     }
     *node = (ashlar_node){.operation = *operation,
                           .name = layer != NULL ? layer : operation->name,
-                          .index = m->node_count++,
-                          .input_count = shape->input_count};
-    *m->last_node = node;
-    m->last_node = &node->next;
+                          .index = m->node_count,
+                          .input_count = shape->input_count,
+                          .output_count = shape->output_count};
+    m->nodes[m->node_count++] = node;
     memcpy(node->inputs, shape->inputs, sizeof node->inputs);
     for (size_t i = 0; i < shape->output_count; i++) {
-        ashlar_tensor *out = add_tensor(m, node->name, shape->axes[i], shape->widths[i]);
-        if (out == NULL) {
-            return NULL;
-        }
-        out->node = node;
-        out->number = i;
-        node->outputs[node->output_count++] = out;
+        add_tensor(m, &node->outputs[i], node, i, node->name, shape->axes[i], shape->widths[i]);
     }
+    const size_t most = operation->most_steps;
+    m->most_steps = most > 0 && (m->most_steps == 0 || most < m->most_steps) ? most : m->most_steps;
     return node;
 }
 
@@ -306,8 +298,10 @@ void ashlar_model_operation(ashlar_model *m, const ashlar_operation *operation,
         node->weights[node->weight_count] = ashlar__model_weight(m, &weight);
         node->weight_count++;
     }
-    if (node != NULL && m->root->status == ASHLAR_OK && outputs != NULL) {
-        memcpy(outputs, node->outputs, sizeof node->outputs);
+    for (size_t i = 0;
+         i < shape->output_count && outputs != NULL && node != NULL && m->root->status == ASHLAR_OK;
+         i++) {
+        outputs[i] = &node->outputs[i];
     }
 }
 

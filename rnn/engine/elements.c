@@ -24,7 +24,7 @@ ashlar_tensor *ashlar__model_one(ashlar_model *m, const ashlar_operation *operat
     for (size_t i = 0; i < weight_count; i++) {
         node->weights[i] = weights[i];
     }
-    return node->outputs[0];
+    return operation->is_loss ? NULL : &node->outputs[0];
 }
 
 bool ashlar__model_is_vector(ashlar_model *m, const char *what, const ashlar_tensor *tensor) {

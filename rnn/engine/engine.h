@@ -12,7 +12,6 @@
 typedef struct ashlar_node ashlar_node;
 
 struct ashlar_tensor {
-    ashlar_tensor *next; /* of the model's */
     ashlar_model *model;
     const char *name;  /* the input's, or its operation's */
     ashlar_node *node; /* the operation that makes it; NULL: an input */
@@ -37,15 +36,14 @@ typedef struct ashlar_model_weight {
     size_t tensor_count; /* 0 before commit */
 } ashlar_model_weight;
 
-/* An operation in a model. */
+/* An operation in a model, and the tensors it makes. */
 struct ashlar_node {
-    ashlar_node *next;
     ashlar_operation operation;
     const char *name; /* for errors and lists: the layer's, or the operation's */
     size_t index;
     size_t input_count, output_count, weight_count;
     ashlar_tensor *inputs[ASHLAR_OPERATION_INPUTS];
-    ashlar_tensor *outputs[ASHLAR_OPERATION_OUTPUTS];
+    ashlar_tensor outputs[ASHLAR_OPERATION_OUTPUTS];
     size_t weights[ASHLAR_OPERATION_WEIGHTS]; /* numbers of the model's weights */
     const ashlar_model *body;                 /* of a loop; else NULL */
 };
@@ -69,6 +67,11 @@ typedef struct ashlar_walk_buffer {
     size_t home;
 } ashlar_walk_buffer;
 
+/* The phase in which an operation writes the gradients of its inputs. */
+static inline ashlar_phase ashlar__walk_gradient_phase(const ashlar_node *node) {
+    return node->operation.is_loss ? ASHLAR_PHASE_FORWARD : ASHLAR_PHASE_BACKWARD;
+}
+
 /* What becomes of the gradient of an input. */
 typedef enum ashlar_gradient_use {
     ASHLAR_GRADIENT_NONE,  /* not wanted */
@@ -76,10 +79,12 @@ typedef enum ashlar_gradient_use {
     ASHLAR_GRADIENT_ADDED, /* written beside the others', and added to them */
 } ashlar_gradient_use;
 
-/* What a walk has of an operation: numbers of buffers, or ASHLAR_NO_INDEX. */
+/* What a walk has of an operation: numbers of its phases and buffers, or ASHLAR_NO_INDEX. */
 typedef struct ashlar_walk_node {
     bool is_needed, has_backward, has_weight_gradients;
+    bool leads_to_loss;    /* its outputs' gradients are not all 0 */
     bool leads_to_carried; /* to states that go from one call to the next */
+    size_t phases[ASHLAR_PHASE_COUNT];
     size_t kept, work[ASHLAR_PHASE_COUNT];
     ashlar_gradient_use uses[ASHLAR_OPERATION_INPUTS];
     size_t beside[ASHLAR_OPERATION_INPUTS];
@@ -134,7 +139,7 @@ typedef struct ashlar_walk_table {
     size_t phase_count, forward_count;
     size_t split; /* of a loop's body in training: the first phase of the backward sweep; else 0 */
     ashlar_walk_buffer *buffers;
-    size_t buffer_count, buffer_capacity;
+    size_t buffer_count;
     ashlar_walk_node *nodes;                  /* [model->node_count] */
     ashlar_walk_tensor *tensors;              /* [model->tensor_count] */
     size_t lengths[ASHLAR_AXIS_MAX], borders; /* numbers of buffers */
@@ -175,11 +180,11 @@ struct ashlar_model {
     bool is_closed;                   /* a body whose loop has ended */
     ashlar_status status;             /* the first error of a declaration ... */
     char detail[ASHLAR_DETAIL_BYTES]; /* ... and its detail */
-    ashlar_node *nodes, **last_node;
-    ashlar_tensor *tensors, **last_tensor;
-    size_t node_count, tensor_count, input_count, output_count;
+    ashlar_node **nodes;
+    size_t node_count, node_capacity, tensor_count, input_count, output_count;
     size_t site_count, layer_count; /* of the root: dropouts, recurrent layers, also in bodies */
-    ashlar_tensor *inputs[ASHLAR_MODEL_OPERANDS], *outputs[ASHLAR_MODEL_OPERANDS];
+    size_t most_steps;              /* the least of the operations', 0: none has one */
+    ashlar_tensor inputs[ASHLAR_MODEL_OPERANDS], *outputs[ASHLAR_MODEL_OPERANDS];
     ashlar_axis axis_count, within[ASHLAR_AXIS_MAX];
     size_t used_axes; /* bit i: a tensor lies on axis i or within it: batches have a length there */
     ashlar_model_weight *weights;
@@ -260,19 +265,19 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__walk_plan_get(const ashlar_model *model,
                                                       const ashlar_walk_shape *shape,
                                                       const ashlar_walk_plan **out);
 
-/* How long an axis is in a batch of this shape; lengths are left NULL. */
-ashlar_extent ashlar__walk_extent(const ashlar_model *model, const ashlar_walk_shape *shape,
-                                  ashlar_axis axis);
+/* How long each axis is in a batch of this shape; lengths are NULL. */
+void ashlar__walk_extents(const ashlar_model *model, const ashlar_walk_shape *shape,
+                          ashlar_extent extents[ASHLAR_AXIS_MAX]);
 
 /* Bytes of a tensor; SIZE_MAX: more than can be addressed. */
-size_t ashlar__walk_tensor_bytes(const ashlar_model *model, const ashlar_tensor *tensor,
-                                 const ashlar_walk_shape *shape);
+size_t ashlar__walk_tensor_bytes(const ashlar_tensor *tensor,
+                                 const ashlar_extent extents[ASHLAR_AXIS_MAX]);
 
 /* ---- a walk ---- */
 
 typedef struct ashlar_walking {
     ashlar_model *model;
-    const ashlar_model_batch *batch;
+    ashlar_model_batch batch; /* ASHLAR_AXIS_TIME is among its axes, too */
     const ashlar_walk_table *table;
     const ashlar_walk_plan *plan;
     ashlar_stream stream;

@@ -408,12 +408,12 @@ static ashlar_rnn_result add_layer(ashlar_model *m, const char *name, ashlar_ten
     node->weights[0] = ashlar__model_weight(m, &weight);
     node->weight_count = 1;
     for (size_t i = 1; i < node->output_count; i++) {
-        node->outputs[i]->layers = layout->pseudo_layers;
-        node->outputs[i]->directions = layout->config.directions;
+        node->outputs[i].layers = layout->pseudo_layers;
+        node->outputs[i].directions = layout->config.directions;
     }
-    return m->root->status == ASHLAR_OK
-               ? (ashlar_rnn_result){node->outputs[0], node->outputs[1], node->outputs[2]}
-               : (ashlar_rnn_result){0};
+    return m->root->status == ASHLAR_OK ? (ashlar_rnn_result){&node->outputs[0], &node->outputs[1],
+                                                              is_lstm ? &node->outputs[2] : NULL}
+                                        : (ashlar_rnn_result){0};
 }
 
 ashlar_rnn_result ashlar_model_rnn(ashlar_model *m, const char *name, ashlar_tensor *x,
@@ -499,9 +499,9 @@ ashlar_status ashlar__layer_prepare(const ashlar_node *node, void *prepared, ash
 
 ashlar_status ashlar_model_set_seed(ashlar_model *m, uint64_t seed, ashlar_stream stream) {
     m->seed = seed;
-    for (const ashlar_node *node = m->nodes; node != NULL; node = node->next) {
-        if (node->operation.queue == queue_layer) {
-            const layer *l = node->operation.user;
+    for (size_t n = 0; n < m->node_count; n++) {
+        if (m->nodes[n]->operation.queue == queue_layer) {
+            const layer *l = m->nodes[n]->operation.user;
             ASHLAR_TRY(
                 ashlar__rnn_restart_dropout(l->rnn, seed + l->number * LAYER_STRIDE, stream));
         }

@@ -187,8 +187,14 @@ static ashlar_status body_plan(const loop *l, const ashlar_operation_call *c,
 static ashlar_status lay_out(const loop *l, const ashlar_operation_call *c,
                              const ashlar_walk_shape *shape, layout *out) {
     bool is_over = false;
-    size_t *total;
+    size_t *total, bytes[ENTRIES];
+    ashlar_extent extents[ASHLAR_AXIS_MAX];
     *out = (layout){0};
+    ashlar__walk_extents(l->body, shape, extents);
+    for (size_t i = 0; i < l->entry_count; i++) {
+        const size_t exact = ashlar__walk_tensor_bytes(l->entries[i].inside, extents);
+        is_over |= !ashlar__align_up(exact, PARTS_ALIGN, &bytes[i]);
+    }
     ASHLAR_TRY(body_plan(l, c, shape, out));
     out->steps = shape->steps[l->axis];
     out->rows = shape->batch;
@@ -197,8 +203,7 @@ static ashlar_status lay_out(const loop *l, const ashlar_operation_call *c,
     out->valid = reserve(total, out->steps, out->rows * sizeof(int32_t), &is_over);
     for (size_t i = 0; i < l->entry_count; i++) {
         if (l->entries[i].kind == ENTRY_CARRIED) {
-            out->carried[i] = ashlar__walk_tensor_bytes(l->body, l->entries[i].inside, shape);
-            is_over |= !ashlar__align_up(out->carried[i], PARTS_ALIGN, &out->carried[i]);
+            out->carried[i] = bytes[i];
             out->slots[i] = reserve(total, out->slot_count, out->carried[i], &is_over);
         }
     }
@@ -206,10 +211,8 @@ static ashlar_status lay_out(const loop *l, const ashlar_operation_call *c,
     out->scratch = reserve(&out->forward, 1, out->plan->bytes, &is_over);
     (void)reserve(&out->backward, 1, out->plan->back_bytes, &is_over);
     for (size_t i = 0; i < l->entry_count && c->has_backward; i++) {
-        const size_t bytes = ashlar__walk_tensor_bytes(l->body, l->entries[i].inside, shape);
         const bool has_own = l->entries[i].inside->width > 0 && l->entries[i].kind != ENTRY_STEP;
-        out->gradients[i] = reserve(&out->backward, has_own ? 2 : 0,
-                                    ashlar__round_up(bytes, PARTS_ALIGN), &is_over);
+        out->gradients[i] = reserve(&out->backward, has_own ? 2 : 0, bytes[i], &is_over);
     }
     ASHLAR_FAIL_IF(is_over, ASHLAR_EOVERFLOW, "model: a loop of %zu steps is too large to address",
                    out->steps);
@@ -233,7 +236,6 @@ typedef struct stepping {
     const ashlar_operation_call *c;
     layout lay;
     ashlar_walking walk;
-    ashlar_model_batch batch;
     const void *inputs[ASHLAR_MODEL_OPERANDS];
     void *outputs[ASHLAR_MODEL_OPERANDS], *gradients[ASHLAR_MODEL_OPERANDS];
     char *memory; /* with validity and slots */
@@ -258,22 +260,19 @@ static ashlar_status begin(stepping *s, loop *l, const ashlar_operation_call *c,
     *s = (stepping){.l = l, .c = c};
     ASHLAR_TRY(lay_out(l, c, &outer->plan->shape, &s->lay));
     s->memory = c->has_backward ? c->kept : c->work;
-    s->batch = (ashlar_model_batch){.inputs = s->inputs,
-                                    .outputs = s->outputs,
-                                    .input_gradients = s->gradients,
-                                    .scale = c->scale,
-                                    .seed_at = c->seed_at,
-                                    .sequence_first = c->sequence_first,
-                                    .sequence_stride = c->sequence_stride};
     s->walk = (ashlar_walking){.model = l->body,
-                               .batch = &s->batch,
+                               .batch = {.inputs = s->inputs,
+                                         .outputs = s->outputs,
+                                         .input_gradients = s->gradients,
+                                         .scale = c->scale,
+                                         .seed_at = c->seed_at,
+                                         .sequence_first = c->sequence_first,
+                                         .sequence_stride = c->sequence_stride},
                                .table = s->lay.table,
                                .plan = s->lay.plan,
                                .stream = stream,
                                .chunk_count = 1};
-    for (size_t axis = 0; axis < ASHLAR_AXIS_MAX; axis++) {
-        s->walk.extents[axis] = outer->extents[axis];
-    }
+    memcpy(s->walk.extents, outer->extents, sizeof s->walk.extents);
     return ASHLAR_OK;
 }
 
@@ -645,7 +644,7 @@ ashlar_tensor *ashlar_loop_end(ashlar_model *body, ashlar_tensor *tensor) {
     }
     node->body = body;
     for (size_t i = 0; i < l->collected_count; i++) {
-        *l->places[i] = node->outputs[i];
+        *l->places[i] = &node->outputs[i];
     }
     return last;
 }

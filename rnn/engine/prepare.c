@@ -25,8 +25,8 @@ static ashlar_status prepare(ashlar_model *m, bool is_bf16, ashlar_stream stream
         ASHLAR_EINVAL, "model: weights in bf16: only a software device reads an fp32 model so");
     ASHLAR_TRY(ashlar__model_drop_prepared(m));
     m->prepares_bf16 = is_bf16;
-    for (const ashlar_node *node = m->nodes; node != NULL; node = node->next) {
-        ASHLAR_TRY(add_bytes(node, &bytes));
+    for (size_t n = 0; n < m->node_count; n++) {
+        ASHLAR_TRY(add_bytes(m->nodes[n], &bytes));
     }
     if (bytes == 0) {
         return ASHLAR_OK;
@@ -34,9 +34,9 @@ static ashlar_status prepare(ashlar_model *m, bool is_bf16, ashlar_stream stream
     ASHLAR_TRY(ashlar_alloc_tagged(m->allocator, bytes, ASHLAR_TAG_WEIGHTS, stream, &prepared));
     m->prepared = prepared;
     ashlar_status status = ASHLAR_OK;
-    for (const ashlar_node *node = m->nodes; node != NULL; node = node->next) {
-        ASHLAR_THEN(status, ashlar__layer_prepare(node, (char *)prepared + at, stream));
-        ASHLAR_THEN(status, add_bytes(node, &at));
+    for (size_t n = 0; n < m->node_count; n++) {
+        ASHLAR_THEN(status, ashlar__layer_prepare(m->nodes[n], (char *)prepared + at, stream));
+        ASHLAR_THEN(status, add_bytes(m->nodes[n], &at));
     }
     if (status != ASHLAR_OK) {
         ASHLAR_IGNORE(ashlar__model_drop_prepared(m)); /* the first failure counts */

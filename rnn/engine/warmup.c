@@ -45,9 +45,10 @@ ashlar_status ashlar_model_warmup(ashlar_model *m, const ashlar_model_batch *lar
 
 static ashlar_status begin(const ashlar_model *m, const ashlar_model_batch *b,
                            ashlar_stream stream) {
+    const size_t steps = b == NULL ? 0 : b->steps;
     return m->warmup.max_length == 0
                ? ASHLAR_OK
-               : ashlar_step_begin(m->allocator, stream, ashlar_warmup_key(&m->warmup, b->steps));
+               : ashlar_step_begin(m->allocator, stream, ashlar_warmup_key(&m->warmup, steps));
 }
 
 static ashlar_status end(const ashlar_model *m, ashlar_status status) {
@@ -56,11 +57,10 @@ static ashlar_status end(const ashlar_model *m, ashlar_status status) {
     return status == ASHLAR_OK ? ended : status;
 }
 
-ashlar_status ashlar_model_run(ashlar_model *m, ashlar_walk walk, const ashlar_model_batch *given,
+ashlar_status ashlar_model_run(ashlar_model *m, ashlar_walk walk, const ashlar_model_batch *batch,
                                ashlar_stream stream) {
-    const ashlar_model_batch batch = ASHLAR_OR_ZERO(ashlar_model_batch, given);
-    ASHLAR_TRY(begin(m, &batch, stream));
-    return end(m, ashlar__model_walk(m, walk, &batch, stream));
+    ASHLAR_TRY(begin(m, batch, stream));
+    return end(m, ashlar__model_walk(m, walk, batch, stream));
 }
 
 static ashlar_status train(ashlar_model *m, ashlar_optimizer *optimizer,

@@ -265,7 +265,7 @@ static void check_windows(const ashlar_model_batch *plain) {
         whole[k] = rest[k] + (int32_t)cut;
     }
     for (size_t i = 0; i < model->input_count; i++) {
-        const bool moves = model->inputs[i]->axis == ASHLAR_AXIS_TIME;
+        const bool moves = model->inputs[i].axis == ASHLAR_AXIS_TIME;
         late[i] = (char *)drawn.inputs[i] + (moves ? cut * B * item_of(i) : 0);
     }
     b.weight = 1.0 / 7;
