@@ -190,26 +190,27 @@ static size_t cells_at(const layer *l, size_t batch) {
     return ashlar__round_up(state_bytes(l, batch, ashlar_rnn_layout_of(l->rnn)->state), AREA_ALIGN);
 }
 
-/* The workspace: lengths, what the back end works in, and what it would keep where no backward pass
- * follows a dropout. */
-typedef struct areas {
-    size_t reserve;             /* bytes, in the workspace or kept */
-    size_t work_at, reserve_at; /* offsets in the workspace */
-    size_t bytes;
-} areas;
+/* Whether a layer keeps what no backward pass reads, because it drops: that is scratch. */
+static bool has_scratch(const layer *l, const ashlar_operation_call *c) {
+    return !c->has_backward && c->trains && l->rnn_test != NULL;
+}
 
-static ashlar_status areas_of(const layer *l, const ashlar_operation_call *c, areas *out) {
+/* A workspace begins with lengths; what the back end works in lies behind them, and then scratch.
+ */
+static size_t lengths_bytes(const ashlar_operation_call *c) {
+    return ashlar__round_up(c->inputs[0].extent.rows * sizeof(int32_t), AREA_ALIGN);
+}
+
+static ashlar_status sizes_of(const layer *l, const ashlar_operation_call *c, size_t *kept,
+                              size_t *scratch_at) {
     const ashlar_extent *e = &c->inputs[0].extent;
-    const bool has_reserve = c->has_backward || (c->trains && l->rnn_test != NULL);
     size_t work;
-    ASHLAR_TRY(ashlar_rnn_sizes(rnn_of(l, c->trains), e->steps, e->rows, has_reserve, &out->reserve,
-                                &work));
-    ASHLAR_FAIL_IF(
-        !ashlar__align_up(e->rows * sizeof(int32_t), AREA_ALIGN, &out->work_at) ||
-            !ashlar__add(out->work_at, work, &work) ||
-            !ashlar__align_up(work, AREA_ALIGN, &out->reserve_at) ||
-            !ashlar__add(out->reserve_at, c->has_backward ? 0 : out->reserve, &out->bytes),
-        ASHLAR_EOVERFLOW, "model: a workspace is too large to address");
+    ASHLAR_TRY(ashlar_rnn_sizes(rnn_of(l, c->trains), e->steps, e->rows,
+                                c->has_backward || has_scratch(l, c), kept, &work));
+    ASHLAR_FAIL_IF(!ashlar__add(work, lengths_bytes(c), &work) ||
+                       !ashlar__align_up(work, AREA_ALIGN, scratch_at) ||
+                       !ashlar__add(*scratch_at, *kept, &work),
+                   ASHLAR_EOVERFLOW, "model: a workspace is too large to address");
     return ASHLAR_OK;
 }
 
@@ -218,15 +219,16 @@ static ashlar_status size_layer(void *user, const ashlar_operation_call *c,
     const layer *l = user;
     const size_t rows = c->inputs[0].extent.rows;
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(l->rnn);
-    areas a;
+    size_t kept, work;
     ASHLAR_FAIL_IF(state_bytes(l, rows, layout->state) > SIZE_MAX / 4 ||
                        state_bytes(l, rows, layout->config.hidden) > SIZE_MAX / 4,
                    ASHLAR_EOVERFLOW, "model: a batch of %zu sequences is too large to address",
                    rows);
-    ASHLAR_TRY(areas_of(l, c, &a));
+    ASHLAR_TRY(sizes_of(l, c, &kept, &work));
+    work += has_scratch(l, c) ? kept : 0;
     *out = (ashlar_operation_sizes){
-        .kept_bytes = a.reserve,
-        .work_bytes = {a.bytes, a.bytes, a.bytes},
+        .kept_bytes = kept,
+        .work_bytes = {work, work, work},
         .carried_bytes =
             cells_at(l, rows) + (has_cells(l) ? state_bytes(l, rows, layout->config.hidden) : 0)};
     return ASHLAR_OK;
@@ -263,11 +265,13 @@ static ashlar_status buffers_of(const layer *l, const ashlar_operation_call *c,
     const state_pair dafter = pick(l, c, c->after_gradient, y[1].gradient, y[2].gradient);
     const state_pair dbefore = pick(l, c, c->before_gradient, in[1].gradient, in[2].gradient);
     const bool has_prepared = !c->trains && l->model->prepared != NULL;
-    areas a;
-    ASHLAR_TRY(areas_of(l, c, &a));
+    size_t kept, scratch_at = 0;
+    if (has_scratch(l, c)) {
+        ASHLAR_TRY(sizes_of(l, c, &kept, &scratch_at));
+    }
     *out = (ashlar_rnn_buffers){
-        .reserve = c->has_backward || a.reserve == 0 ? c->kept : (char *)c->work + a.reserve_at,
-        .work = (char *)c->work + a.work_at,
+        .reserve = has_scratch(l, c) ? (char *)c->work + scratch_at : c->kept,
+        .work = (char *)c->work + lengths_bytes(c),
         .x = in[0].value,
         .hx = before.h,
         .cx = before.c,

@@ -227,51 +227,32 @@ static void set_carried(const ashlar_walking *w, const ashlar_node *node,
     call->before_gradient = i > 0 ? set_at(w, last + i % 2, offset) : NULL;
 }
 
-static ashlar_operation_call call_of(const ashlar_walking *w, const ashlar_walk_phase *p) {
-    const ashlar_node *node = p->node;
+static void set_operands(const ashlar_walking *w, const ashlar_node *node,
+                         ashlar_operation_call *call) {
     const ashlar_walk_node *own = &w->table->nodes[node->index];
-    const ashlar_model_batch *b = &w->batch;
-    ashlar_operation_call call = {.phase = p->phase,
-                                  .trains = w->table->key.walk == ASHLAR_WALK_TRAIN,
-                                  .has_backward = own->has_backward,
-                                  .engine = w,
-                                  .kept = in_block(w, own->kept),
-                                  .work = in_block(w, own->work[p->phase]),
-                                  .seed = w->seed + w->chunk * CHUNK_STRIDE,
-                                  .seed_at = b->seed_at,
-                                  .is_replayed = w->chunk_count > 1,
-                                  .sequence_first = b->sequence_first,
-                                  .sequence_stride = b->sequence_stride,
-                                  .weight = b->weight,
-                                  .weight_at = b->weight_at,
-                                  .scale = b->scale,
-                                  .loss = b->loss};
+    const ashlar_model *root = w->model->root;
     for (size_t i = 0; i < node->input_count; i++) {
         const ashlar_tensor *tensor = node->inputs[i];
         void *gradient = own->uses[i] == ASHLAR_GRADIENT_NONE    ? NULL
                          : own->uses[i] == ASHLAR_GRADIENT_FIRST ? gradient_of(w, tensor)
                                                                  : in_block(w, own->beside[i]);
-        call.inputs[i] = (ashlar_operand_data){w->extents[tensor->axis], tensor->width,
-                                               value_of(w, tensor), gradient};
+        call->inputs[i] = (ashlar_operand_data){w->extents[tensor->axis], tensor->width,
+                                                value_of(w, tensor), gradient};
     }
     for (size_t i = 0; i < node->output_count; i++) {
         const ashlar_tensor *tensor = &node->outputs[i];
-        call.outputs[i] = (ashlar_operand_data){w->extents[tensor->axis], tensor->width,
-                                                value_of(w, tensor), gradient_of(w, tensor)};
+        call->outputs[i] = (ashlar_operand_data){w->extents[tensor->axis], tensor->width,
+                                                 value_of(w, tensor), gradient_of(w, tensor)};
     }
     for (size_t i = 0; i < node->weight_count; i++) {
-        const ashlar_model_weight *weight = &w->model->root->weights[node->weights[i]];
-        call.weights[i].rows = weight->rows;
-        call.weights[i].width = weight->width;
-        call.weights[i].value =
-            ashlar_arena_view(w->model->root->arena, ASHLAR_REGION_PARAMETERS, weight->tensor);
-        call.weights[i].gradient =
-            own->has_weight_gradients && !weight->is_frozen
-                ? ashlar_arena_view(w->model->root->arena, ASHLAR_REGION_GRADIENTS, weight->tensor)
-                : NULL;
+        const ashlar_model_weight *weight = &root->weights[node->weights[i]];
+        const bool is_trained = own->has_weight_gradients && !weight->is_frozen;
+        call->weights[i] = (ashlar_weight_data){
+            weight->rows, weight->width,
+            ashlar_arena_view(root->arena, ASHLAR_REGION_PARAMETERS, weight->tensor),
+            is_trained ? ashlar_arena_view(root->arena, ASHLAR_REGION_GRADIENTS, weight->tensor)
+                       : NULL};
     }
-    set_carried(w, node, &call);
-    return call;
 }
 
 /* Add what was written beside a gradient to it. */
@@ -294,7 +275,24 @@ static ashlar_status add_beside(const ashlar_walking *w, const ashlar_node *node
 
 static ashlar_status queue_phase(const ashlar_walking *w, const ashlar_walk_phase *p) {
     const ashlar_operation *o = &p->node->operation;
-    const ashlar_operation_call call = call_of(w, p);
+    const ashlar_walk_node *own = &w->table->nodes[p->node->index];
+    ashlar_operation_call call = {.phase = p->phase,
+                                  .trains = w->table->key.walk == ASHLAR_WALK_TRAIN,
+                                  .has_backward = own->has_backward,
+                                  .engine = w,
+                                  .kept = in_block(w, own->kept),
+                                  .work = in_block(w, own->work[p->phase]),
+                                  .seed = w->seed + w->chunk * CHUNK_STRIDE,
+                                  .seed_at = w->batch.seed_at,
+                                  .is_replayed = w->chunk_count > 1,
+                                  .sequence_first = w->batch.sequence_first,
+                                  .sequence_stride = w->batch.sequence_stride,
+                                  .weight = w->batch.weight,
+                                  .weight_at = w->batch.weight_at,
+                                  .scale = w->batch.scale,
+                                  .loss = w->batch.loss};
+    set_operands(w, p->node, &call);
+    set_carried(w, p->node, &call);
     ASHLAR_TRY(o->queue(o->user, &call, w->stream));
     return p->phase == ashlar__walk_gradient_phase(p->node) ? add_beside(w, p->node, &call)
                                                             : ASHLAR_OK;
