@@ -120,17 +120,18 @@ char *ashlar__model_text(ashlar_model *m, const char *text) {
 }
 
 bool ashlar__model_accepts(ashlar_model *m, const char *what, ashlar_tensor *const *tensors,
-                           size_t count) {
-    if (m->root->status == ASHLAR_OK && (m->root->is_committed || m->is_closed)) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: %s is declared after the commit, or the end "
-                          "of its loop",
-                          what);
-    }
+                           size_t count, size_t vectors) {
+    ASHLAR_MODEL_FAIL_IF(m, m->root->is_committed || m->is_closed,
+                         "model: %s is declared after the commit, or the end of its loop", what);
     for (size_t i = 0; i < count && m->root->status == ASHLAR_OK; i++) {
-        if (tensors[i] == NULL || tensors[i]->model != m) {
+        const ashlar_tensor *t = tensors[i];
+        if (t == NULL || t->model != m) {
             ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: input %zu of %s is %s", i, what,
-                              tensors[i] == NULL ? "NULL" : "another model's");
+                              t == NULL ? "NULL" : "another model's");
+        } else if (i < vectors && (t->width == 0 || t->layers > 0)) {
+            ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
+                              "model: %s reads %s, which has %s; it needs vectors", what, t->name,
+                              t->width == 0 ? "tokens" : "the states of layers");
         }
     }
     return m->root->status == ASHLAR_OK;
@@ -139,12 +140,10 @@ bool ashlar__model_accepts(ashlar_model *m, const char *what, ashlar_tensor *con
 /* ---- tensors and operations ---- */
 
 ashlar_axis ashlar_model_axis(ashlar_model *m, ashlar_axis within) {
-    if (m->root->status == ASHLAR_OK && m->axis_count == ASHLAR_AXIS_MAX) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: more than %d axes", ASHLAR_AXIS_MAX);
-    }
-    if (m->root->status == ASHLAR_OK && within >= m->axis_count) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: there is no axis %u to be within", within);
-    }
+    ASHLAR_MODEL_FAIL_IF(m, m->axis_count == ASHLAR_AXIS_MAX, "model: more than %d axes",
+                         ASHLAR_AXIS_MAX);
+    ASHLAR_MODEL_FAIL_IF(m, within >= m->axis_count, "model: there is no axis %u to be within",
+                         within);
     if (m->root->status != ASHLAR_OK) {
         return ASHLAR_AXIS_NONE;
     }
@@ -180,48 +179,50 @@ ashlar_tensor *ashlar__model_add_input(ashlar_model *m, const char *name, ashlar
 
 ashlar_tensor *ashlar_model_input(ashlar_model *m, const char *name, ashlar_axis axis,
                                   size_t width) {
-    if (!ashlar__model_accepts(m, name, NULL, 0)) {
-        return NULL;
-    }
-    if (m->root != m) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: %s: the body of a loop has no inputs: take what "
-                          "it reads by ashlar_loop_step() or ashlar_loop_use()",
-                          name);
-        return NULL;
-    }
-    if (axis >= m->axis_count || m->input_count == ASHLAR_MODEL_OPERANDS) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: input %s: axis %u, number %zu; there are %u axes,"
-                          " and at most %d inputs",
-                          name, axis, m->input_count, m->axis_count, ASHLAR_MODEL_OPERANDS);
-        return NULL;
-    }
-    return ashlar__model_add_input(m, name, axis, width);
+    (void)ashlar__model_accepts(m, name, NULL, 0, 0);
+    ASHLAR_MODEL_FAIL_IF(m, m->root != m,
+                         "model: %s: the body of a loop has no inputs: take what it reads by "
+                         "ashlar_loop_step() or ashlar_loop_use()",
+                         name);
+    ASHLAR_MODEL_FAIL_IF(m, axis >= m->axis_count || m->input_count == ASHLAR_MODEL_OPERANDS,
+                         "model: input %s: axis %u, number %zu; there are %u axes, and at most %d "
+                         "inputs",
+                         name, axis, m->input_count, m->axis_count, ASHLAR_MODEL_OPERANDS);
+    return m->root->status == ASHLAR_OK ? ashlar__model_add_input(m, name, axis, width) : NULL;
 }
 
 void ashlar_model_output(ashlar_model *m, ashlar_tensor *tensor) {
-    if (!ashlar__model_accepts(m, "an output", &tensor, 1)) {
+    if (!ashlar__model_accepts(m, "an output", &tensor, 1, 0)) {
         return;
     }
-    if (m->root != m || tensor->node == NULL || tensor->output != ASHLAR_NO_INDEX ||
-        m->output_count == ASHLAR_MODEL_OPERANDS) {
-        ASHLAR_MODEL_FAIL(
-            m, ASHLAR_EINVAL,
-            "model: %s is an input, or in a loop, or an output already, or one of more "
-            "than %d",
-            tensor->name, ASHLAR_MODEL_OPERANDS);
-        return;
+    ASHLAR_MODEL_FAIL_IF(m,
+                         m->root != m || tensor->node == NULL ||
+                             tensor->output != ASHLAR_NO_INDEX ||
+                             m->output_count == ASHLAR_MODEL_OPERANDS,
+                         "model: %s is an input, or in a loop, or an output already, or one of "
+                         "more than %d",
+                         tensor->name, ASHLAR_MODEL_OPERANDS);
+    if (m->root->status == ASHLAR_OK) {
+        tensor->output = m->output_count;
+        m->outputs[m->output_count++] = tensor;
     }
-    tensor->output = m->output_count;
-    m->outputs[m->output_count++] = tensor;
 }
 
 static ashlar_status new_node(ashlar_model *m, ashlar_node **out) {
+    ASHLAR_TRY(m->root->status);
     ASHLAR_HOST_GROW(m->nodes, &m->node_capacity, m->node_count,
                      "no host memory for a model's operations");
     ASHLAR_HOST_NEW(*out, 1, "no host memory for a model's operations");
     return ASHLAR_OK;
+}
+
+void *ashlar__model_user(ashlar_model *m, const void *user, size_t bytes) {
+    void *copy = ashlar__host_calloc(1, bytes);
+    if (copy == NULL) {
+        ASHLAR_MODEL_FAIL(m, ASHLAR_EHOSTMEM, "no host memory for a model's operations");
+        return NULL;
+    }
+    return memcpy(copy, user, bytes);
 }
 
 ashlar_node *ashlar__model_add(ashlar_model *m, const ashlar_operation *operation,
@@ -273,20 +274,12 @@ void ashlar_model_operation(ashlar_model *m, const ashlar_operation *operation,
     if (outputs != NULL) {
         memset(outputs, 0, ASHLAR_OPERATION_OUTPUTS * sizeof *outputs);
     }
-    if (m->root->status == ASHLAR_OK && !shape_is_good(m, operation, shape)) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: operation %s has no name or queue(), or too many operands, or an "
-                          "output of no axis; a loss has no output, the others have one",
-                          name);
-    }
-    if (ashlar__model_accepts(m, name, shape->inputs, shape->input_count)) {
+    ASHLAR_MODEL_FAIL_IF(m, !shape_is_good(m, operation, shape),
+                         "model: operation %s has no name or queue(), or too many operands, or an "
+                         "output of no axis; a loss has no output, the others have one",
+                         name);
+    if (ashlar__model_accepts(m, name, shape->inputs, shape->input_count, 0)) {
         copy = ashlar__model_text(m, name);
-    }
-    if (copy == NULL) {
-        if (operation->destroy != NULL) {
-            operation->destroy(operation->user);
-        }
-        return;
     }
     ashlar_node *node = ashlar__model_add(m, operation, shape, copy);
     for (size_t i = 0; i < shape->weight_count && node != NULL && m->root->status == ASHLAR_OK;
@@ -325,15 +318,12 @@ static size_t find_weight(const ashlar_model *m, const char *name) {
 }
 
 void ashlar_model_tie(ashlar_model *m, const char *tensor, const char *is) {
-    if (!ashlar__model_accepts(m, tensor, NULL, 0)) {
-        return;
+    (void)ashlar__model_accepts(m, tensor, NULL, 0, 0);
+    ASHLAR_MODEL_FAIL_IF(m, find_weight(m->root, tensor) < m->root->weight_count,
+                         "model: %s is tied to %s behind its layer; tie it before", tensor, is);
+    if (m->root->status == ASHLAR_OK) {
+        ashlar__model_fail(m, tie(m->root, tensor, is));
     }
-    if (find_weight(m->root, tensor) < m->root->weight_count) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: %s is tied to %s behind its layer; tie it before", tensor, is);
-        return;
-    }
-    ashlar__model_fail(m, tie(m->root, tensor, is));
 }
 
 static bool is_same(const ashlar_model_weight *a, const ashlar_model_weight *b) {
@@ -369,12 +359,8 @@ size_t ashlar__model_weight(ashlar_model *model, const ashlar_model_weight *weig
     }
     const size_t found = find_weight(m, name);
     if (found < m->weight_count) {
-        if (!is_same(&m->weights[found], weight)) {
-            ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                              "model: weight %s is declared before, in another "
-                              "shape",
-                              name);
-        }
+        ASHLAR_MODEL_FAIL_IF(m, !is_same(&m->weights[found], weight),
+                             "model: weight %s is declared before, in another shape", name);
         return found;
     }
     if (name != weight->name) {

@@ -27,16 +27,6 @@ ashlar_tensor *ashlar__model_one(ashlar_model *m, const ashlar_operation *operat
     return operation->is_loss ? NULL : &node->outputs[0];
 }
 
-bool ashlar__model_is_vector(ashlar_model *m, const char *what, const ashlar_tensor *tensor) {
-    if (tensor->width == 0 || tensor->layers > 0) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: %s reads %s, which has %s; it needs vectors",
-                          what, tensor->name,
-                          tensor->width == 0 ? "tokens" : "the states of layers");
-        return false;
-    }
-    return true;
-}
-
 /* What the operations of this file are made of. */
 typedef struct element {
     ashlar_model *model;
@@ -51,24 +41,15 @@ static size_t rows_of(const ashlar_operand_data *t) {
     return t->extent.steps * t->extent.rows;
 }
 
-static void destroy_element(void *user) {
-    ashlar__host_free(user);
-}
-
 /* Add an operation of this file. */
 static ashlar_tensor *add(ashlar_model *m, const ashlar_operation *operation, const element *e,
                           ashlar_tensor *const *inputs, size_t count, ashlar_axis axis,
                           size_t width) {
     ashlar_operation o = *operation;
-    element *own = ashlar__host_calloc(1, sizeof *own);
-    if (own == NULL) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EHOSTMEM, "no host memory for a model's operations");
-        return NULL;
-    }
-    *own = *e;
-    own->model = m;
-    o.user = own;
-    o.destroy = destroy_element;
+    element own = *e;
+    own.model = m;
+    o.user = ashlar__model_user(m, &own, sizeof own);
+    o.destroy = ashlar__host_free;
     return ashlar__model_one(m, &o, NULL, inputs, count, axis, width, NULL, 0);
 }
 
@@ -177,18 +158,6 @@ static ashlar_status queue_softmax(void *user, const ashlar_operation_call *c,
     return ashlar__ops_softmax_back(e->model->ops, &args, stream);
 }
 
-static bool are_pair(ashlar_model *m, const char *name, const ashlar_tensor *a,
-                     const ashlar_tensor *b, bool may_be_factors) {
-    if (a->axis != b->axis || (a->width != b->width && !(may_be_factors && b->width == 1))) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: %s: %s has width %zu on axis %u, %s width %zu on axis %u; they "
-                          "must be alike",
-                          name, a->name, a->width, a->axis, b->name, b->width, b->axis);
-        return false;
-    }
-    return true;
-}
-
 ashlar_tensor *ashlar_model_element(ashlar_model *m, ashlar_element_kind kind, ashlar_tensor *a,
                                     ashlar_tensor *b) {
     static ashlar_status (*const queues[])(void *, const ashlar_operation_call *, ashlar_stream) = {
@@ -199,16 +168,19 @@ ashlar_tensor *ashlar_model_element(ashlar_model *m, ashlar_element_kind kind, a
         ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: %d is no kind of elements", (int)kind);
         return NULL;
     }
-    const bool is_pair = kind == ASHLAR_ELEMENT_ADD || kind == ASHLAR_ELEMENT_MULTIPLY;
     const bool is_multiply = kind == ASHLAR_ELEMENT_MULTIPLY;
+    const size_t count = is_multiply || kind == ASHLAR_ELEMENT_ADD ? 2 : 1;
     ashlar_tensor *const inputs[] = {a, b};
     const char *name = kind_names[kind];
-    if (!ashlar__model_accepts(m, name, inputs, is_pair ? 2 : 1) ||
-        !ashlar__model_is_vector(m, name, a) ||
-        (is_pair &&
-         (!ashlar__model_is_vector(m, name, b) || !are_pair(m, name, a, b, is_multiply)))) {
+    if (!ashlar__model_accepts(m, name, inputs, count, count)) {
         return NULL;
     }
+    ASHLAR_MODEL_FAIL_IF(
+        m,
+        count == 2 &&
+            (a->axis != b->axis || (a->width != b->width && !(is_multiply && b->width == 1))),
+        "model: %s: %s has width %zu on axis %u, %s width %zu on axis %u; they must be alike", name,
+        a->name, a->width, a->axis, b->name, b->width, b->axis);
     const bool is_scale = is_multiply && a->width != b->width;
     const bool is_function = kind >= ASHLAR_ELEMENT_TANH && kind <= ASHLAR_ELEMENT_SOFTMAX;
     const ashlar_operation operation = {.name = name,
@@ -218,8 +190,7 @@ ashlar_tensor *ashlar_model_element(ashlar_model *m, ashlar_element_kind kind, a
                                         .reads_outputs = is_function ? 1 : 0,
                                         .value_in_place = true,
                                         .gradient_in_place = true};
-    return add(m, &operation, &(element){.kind = (int)kind}, inputs, is_pair ? 2 : 1, a->axis,
-               a->width);
+    return add(m, &operation, &(element){.kind = (int)kind}, inputs, count, a->axis, a->width);
 }
 
 /* ---- dropout ---- */
@@ -245,13 +216,11 @@ static ashlar_status queue_dropout(void *user, const ashlar_operation_call *c,
 }
 
 ashlar_tensor *ashlar_model_dropout(ashlar_model *m, ashlar_tensor *x, double rate) {
-    if (!ashlar__model_accepts(m, "dropout", &x, 1) || !ashlar__model_is_vector(m, "dropout", x)) {
+    if (!ashlar__model_accepts(m, "dropout", &x, 1, 1)) {
         return NULL;
     }
-    if (!(rate >= 0 && rate < 1)) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: a dropout of %g; it is 0 .. < 1", rate);
-        return NULL;
-    }
+    ASHLAR_MODEL_FAIL_IF(m, !(rate >= 0 && rate < 1), "model: a dropout of %g; it is 0 .. < 1",
+                         rate);
     const ashlar_operation operation = {.name = "dropout",
                                         .queue = queue_dropout,
                                         .is_local = true,
@@ -298,15 +267,11 @@ static ashlar_status queue_concatenate(void *user, const ashlar_operation_call *
 ashlar_tensor *ashlar_model_concatenate(ashlar_model *m, ashlar_tensor *a, ashlar_tensor *b) {
     static const char name[] = "concatenate";
     ashlar_tensor *const inputs[] = {a, b};
-    if (!ashlar__model_accepts(m, name, inputs, 2) || !ashlar__model_is_vector(m, name, a) ||
-        !ashlar__model_is_vector(m, name, b)) {
+    if (!ashlar__model_accepts(m, name, inputs, 2, 2)) {
         return NULL;
     }
-    if (a->axis != b->axis) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: %s: %s is on axis %u, %s on axis %u", name,
-                          a->name, a->axis, b->name, b->axis);
-        return NULL;
-    }
+    ASHLAR_MODEL_FAIL_IF(m, a->axis != b->axis, "model: %s: %s is on axis %u, %s on axis %u", name,
+                         a->name, a->axis, b->name, b->axis);
     const ashlar_operation operation = {.name = name, .queue = queue_concatenate, .is_local = true};
     return add(m, &operation, &(element){0}, inputs, 2, a->axis, a->width + b->width);
 }
@@ -329,14 +294,12 @@ static ashlar_status queue_slice(void *user, const ashlar_operation_call *c, ash
 }
 
 ashlar_tensor *ashlar_model_slice(ashlar_model *m, ashlar_tensor *x, size_t first, size_t width) {
-    if (!ashlar__model_accepts(m, "slice", &x, 1) || !ashlar__model_is_vector(m, "slice", x)) {
+    if (!ashlar__model_accepts(m, "slice", &x, 1, 1)) {
         return NULL;
     }
-    if (width == 0 || first > x->width || width > x->width - first) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: slice: columns %zu to %zu of %s, which has %zu",
-                          first, first + width, x->name, x->width);
-        return NULL;
-    }
+    ASHLAR_MODEL_FAIL_IF(m, width == 0 || first > x->width || width > x->width - first,
+                         "model: slice: columns %zu to %zu of %s, which has %zu", first,
+                         first + width, x->name, x->width);
     const ashlar_operation operation = {.name = "slice", .queue = queue_slice, .is_local = true};
     return add(m, &operation, &(element){.first = first}, &x, 1, x->axis, width);
 }
@@ -361,7 +324,7 @@ static ashlar_status queue_last_layer(void *user, const ashlar_operation_call *c
 }
 
 ashlar_tensor *ashlar_model_last_layer(ashlar_model *m, ashlar_tensor *h) {
-    if (!ashlar__model_accepts(m, "last layer", &h, 1)) {
+    if (!ashlar__model_accepts(m, "last layer", &h, 1, 0)) {
         return NULL;
     }
     if (h->layers == 0) {
@@ -393,14 +356,12 @@ static ashlar_status queue_pool(void *user, const ashlar_operation_call *c, ashl
 }
 
 ashlar_tensor *ashlar_model_pool(ashlar_model *m, ashlar_pool_kind kind, ashlar_tensor *x) {
-    if (!ashlar__model_accepts(m, "pool", &x, 1) || !ashlar__model_is_vector(m, "pool", x)) {
+    if (!ashlar__model_accepts(m, "pool", &x, 1, 1)) {
         return NULL;
     }
-    if (x->axis == ASHLAR_AXIS_NONE || (unsigned)kind >= ASHLAR_POOL_KIND_COUNT) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: pool: %s is on no axis of time, or %d no kind",
-                          x->name, (int)kind);
-        return NULL;
-    }
+    ASHLAR_MODEL_FAIL_IF(m, x->axis == ASHLAR_AXIS_NONE || (unsigned)kind >= ASHLAR_POOL_KIND_COUNT,
+                         "model: pool: %s is on no axis of time, or %d no kind", x->name,
+                         (int)kind);
     const bool is_max = kind == ASHLAR_POOL_MAX;
     const ashlar_operation operation = {.name = "pool",
                                         .queue = queue_pool,
@@ -421,7 +382,7 @@ static ashlar_status queue_argmax(void *user, const ashlar_operation_call *c,
 }
 
 ashlar_tensor *ashlar_model_argmax(ashlar_model *m, ashlar_tensor *x) {
-    if (!ashlar__model_accepts(m, "argmax", &x, 1) || !ashlar__model_is_vector(m, "argmax", x)) {
+    if (!ashlar__model_accepts(m, "argmax", &x, 1, 1)) {
         return NULL;
     }
     const ashlar_operation operation = {

@@ -220,13 +220,18 @@ char *ashlar__model_text(ashlar_model *model, const char *text);
 
 /* Whether declarations may go on with these tensors: the model has not failed, is not committed,
  * and they are its own. `what` names the operation in errors. NULL tensors without a failure are
- * one. */
+ * one. The first `vectors` tensors must have vectors of the model's type, and be no sets of states.
+ */
 bool ashlar__model_accepts(ashlar_model *model, const char *what, ashlar_tensor *const *tensors,
-                           size_t count);
+                           size_t count, size_t vectors);
+
+/* What an operation's functions get as `user`: a copy for ashlar__host_free(). NULL after a
+ * failure, which is kept. */
+void *ashlar__model_user(ashlar_model *model, const void *user, size_t bytes);
 
 /* Add an operation, which is the model's from then on; the public ashlar_model_operation() is this
  * with checks. layer: its name in errors and of its weights; NULL: the operation's own. Returns
- * NULL after a failure. */
+ * NULL after a failure, also if the declaration has one already. */
 ashlar_node *ashlar__model_add(ashlar_model *model, const ashlar_operation *operation,
                                const ashlar_operation_shape *shape, const char *layer);
 
@@ -250,6 +255,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__layer_prepare(const ashlar_node *node, v
 /* Fail with a detail, for a declaration. */
 #define ASHLAR_MODEL_FAIL(model, status, ...) \
     ashlar__model_fail((model), ashlar__fail((status), __VA_ARGS__))
+
+/* Fail with ASHLAR_EINVAL if `condition` holds. The caller may go on: ashlar__model_add() adds
+ * nothing then. */
+#define ASHLAR_MODEL_FAIL_IF(model, condition, ...)                 \
+    do {                                                            \
+        if (condition) {                                            \
+            ASHLAR_MODEL_FAIL((model), ASHLAR_EINVAL, __VA_ARGS__); \
+        }                                                           \
+    } while (0)
 
 /* The table of a walk, made when it is first asked for. Errors: ASHLAR_EHOSTMEM, ASHLAR_EINVAL
  * (TRAIN without a loss, PREDICT without an output). */

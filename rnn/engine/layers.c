@@ -27,16 +27,13 @@ static size_t weight_of(ashlar_model *m, const char *name, const char *part, ash
                .name = full, .kind = kind, .rows = rows, .width = width, .is_bias = width == 0});
 }
 
-/* Whether a layer can be declared: its inputs are good, and its name fits. */
-static bool begin(ashlar_model *m, const char *name, ashlar_tensor *const *inputs, size_t count) {
+/* Whether a layer of one input can be declared: it is good, and the name fits. */
+static bool begin(ashlar_model *m, const char *name, ashlar_tensor *x, bool is_vector) {
     const char *what = name == NULL ? "a layer without a name" : name;
-    if (m->root->status == ASHLAR_OK &&
-        (name == NULL || strlen(name) + sizeof ".weight" > NAME_BYTES)) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: %.60s: a layer needs a name of at most %zu bytes", what,
-                          NAME_BYTES - sizeof ".weight");
-    }
-    return ashlar__model_accepts(m, what, inputs, count);
+    ASHLAR_MODEL_FAIL_IF(m, name == NULL || strlen(name) + sizeof ".weight" > NAME_BYTES,
+                         "model: %.60s: a layer needs a name of at most %zu bytes", what,
+                         NAME_BYTES - sizeof ".weight");
+    return ashlar__model_accepts(m, what, &x, 1, is_vector ? 1 : 0);
 }
 
 /* ---- embedding ---- */
@@ -61,17 +58,14 @@ static ashlar_status queue_embedding(void *user, const ashlar_operation_call *c,
 
 ashlar_tensor *ashlar_model_embedding(ashlar_model *m, const char *name, ashlar_tensor *tokens,
                                       size_t classes, size_t width) {
-    if (!begin(m, name, &tokens, 1)) {
+    if (!begin(m, name, tokens, false)) {
         return NULL;
     }
-    if (tokens->width != 0 || classes == 0 || width == 0) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: %s: %zu classes of width %zu, of %s, which has %s; an embedding "
-                          "reads tokens, and its sizes are at least 1",
-                          name, classes, width, tokens->name,
-                          tokens->width == 0 ? "tokens" : "vectors");
-        return NULL;
-    }
+    ASHLAR_MODEL_FAIL_IF(m, tokens->width != 0 || classes == 0 || width == 0,
+                         "model: %s: %zu classes of width %zu, of %s, which has %s; an embedding "
+                         "reads tokens, and its sizes are at least 1",
+                         name, classes, width, tokens->name,
+                         tokens->width == 0 ? "tokens" : "vectors");
     const ashlar_operation operation = {.name = "embedding",
                                         .queue = queue_embedding,
                                         .user = m->ops,
@@ -119,39 +113,23 @@ static ashlar_status queue_linear(void *user, const ashlar_operation_call *c,
                 : ashlar__ops_linear_backward)(l->model->ops, &args, stream);
 }
 
-static ashlar_tensor *add_linear(ashlar_model *m, const char *name, ashlar_tensor *x, size_t width,
-                                 bool has_bias) {
-    linear *l = ashlar__host_calloc(1, sizeof *l);
-    if (l == NULL) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EHOSTMEM, "no host memory for a layer");
+ashlar_tensor *ashlar_model_linear(ashlar_model *m, const char *name, ashlar_tensor *x,
+                                   size_t width, bool has_bias) {
+    if (!begin(m, name, x, true)) {
         return NULL;
     }
-    l->model = m;
-    const ashlar_operation operation = {.name = "linear",
-                                        .queue = queue_linear,
-                                        .user = l,
-                                        .destroy = ashlar__host_free,
-                                        .is_local = true,
-                                        .reads_inputs_for_weights = 1};
+    ASHLAR_MODEL_FAIL_IF(m, width == 0, "model: %s: a width of 0", name);
+    const ashlar_operation operation = {
+        .name = "linear",
+        .queue = queue_linear,
+        .user = ashlar__model_user(m, &(linear){.model = m}, sizeof(linear)),
+        .destroy = ashlar__host_free,
+        .is_local = true,
+        .reads_inputs_for_weights = 1};
     const size_t weights[] = {weight_of(m, name, "weight", ASHLAR_PART_WEIGHT, width, x->width),
                               has_bias ? weight_of(m, name, "bias", ASHLAR_PART_WEIGHT, width, 0)
                                        : 0};
     return ashlar__model_one(m, &operation, name, &x, 1, x->axis, width, weights, has_bias ? 2 : 1);
-}
-
-ashlar_tensor *ashlar_model_linear(ashlar_model *m, const char *name, ashlar_tensor *x,
-                                   size_t width, bool has_bias) {
-    if (!begin(m, name, &x, 1)) {
-        return NULL;
-    }
-    if (!ashlar__model_is_vector(m, name, x)) {
-        return NULL;
-    }
-    if (width == 0) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: %s: a width of 0", name);
-        return NULL;
-    }
-    return add_linear(m, name, x, width, has_bias);
 }
 
 /* ---- recurrent layers ---- */
@@ -340,30 +318,23 @@ static ashlar_status create_layer(ashlar_model *m, const ashlar_rnn_config *conf
     if (config->dropout > 0) {
         ASHLAR_THEN(status, ashlar_rnn_create(m->device, &test, &l->rnn_test));
     }
-    if (status != ASHLAR_OK) {
-        destroy_layer(l);
-        return status;
-    }
-    *out = l;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(status, l, destroy_layer, out);
 }
 
 /* Initial states: each is the state of another layer of this width, or an input of it. */
-static bool are_states(ashlar_model *m, const char *name, const layer *l, ashlar_axis axis,
-                       ashlar_tensor *const *states, size_t count) {
+static void check_states(ashlar_model *m, const char *name, const layer *l, ashlar_axis axis,
+                         ashlar_tensor *const *states, size_t count) {
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(l->rnn);
     const size_t widths[] = {layout->pseudo_layers * layout->state,
                              layout->pseudo_layers * layout->config.hidden};
     for (size_t i = 0; i < count; i++) {
         const ashlar_tensor *s = states[i];
-        if (s != NULL && (s->model != m || s->axis != axis || s->width != widths[i])) {
-            ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                              "model: %s: state %s has width %zu on axis %u; give the state of a "
-                              "layer of the same size, or an input on axis %u of width %zu",
-                              name, s->name, s->width, s->axis, axis, widths[i]);
-        }
+        ASHLAR_MODEL_FAIL_IF(
+            m, s != NULL && (s->model != m || s->axis != axis || s->width != widths[i]),
+            "model: %s: state %s has width %zu on axis %u; give the state of a layer of the same "
+            "size, or an input on axis %u of width %zu",
+            name, s->name, s->width, s->axis, axis, widths[i]);
     }
-    return m->root->status == ASHLAR_OK;
 }
 
 /* The operation reads what its back end does: cuDNN reads outputs and states again. */
@@ -423,24 +394,21 @@ static ashlar_rnn_result add_layer(ashlar_model *m, const char *name, ashlar_ten
 ashlar_rnn_result ashlar_model_rnn(ashlar_model *m, const char *name, ashlar_tensor *x,
                                    const ashlar_rnn_config *config,
                                    const ashlar_rnn_states *states) {
-    const ashlar_rnn_states given = states == NULL ? (ashlar_rnn_states){0} : *states;
+    const ashlar_rnn_states given = ASHLAR_OR_ZERO(ashlar_rnn_states, states);
     ashlar_tensor *const initial[] = {given.h, given.c};
     ashlar_rnn_config c = *config;
     layer *l = NULL;
-    if (!begin(m, name, &x, 1) || !ashlar__model_is_vector(m, name, x)) {
+    if (!begin(m, name, x, true)) {
         return (ashlar_rnn_result){0};
     }
     c.input = c.input == 0 ? x->width : c.input;
     c.dtype = m->dtype;
-    if (c.input != x->width ||
-        (given.c != NULL) != (given.h != NULL && c.cell == ASHLAR_RNN_LSTM)) {
-        ASHLAR_MODEL_FAIL(
-            m, ASHLAR_EINVAL,
-            "model: %s reads %s of width %zu; its config's input is %zu, and it has c with h for "
-            "an LSTM alone",
-            name, x->name, x->width, c.input);
-        return (ashlar_rnn_result){0};
-    }
+    ASHLAR_MODEL_FAIL_IF(
+        m,
+        c.input != x->width || (given.c != NULL) != (given.h != NULL && c.cell == ASHLAR_RNN_LSTM),
+        "model: %s reads %s of width %zu; its config's input is %zu, and it has c with h for an "
+        "LSTM alone",
+        name, x->name, x->width, c.input);
     const ashlar_status status = create_layer(m, &c, &l);
     if (status != ASHLAR_OK) {
         char why[ASHLAR_DETAIL_BYTES];
@@ -448,10 +416,7 @@ ashlar_rnn_result ashlar_model_rnn(ashlar_model *m, const char *name, ashlar_ten
         ASHLAR_MODEL_FAIL(m, status, "model: %s: %s", name, why);
         return (ashlar_rnn_result){0};
     }
-    if (!are_states(m, name, l, m->within[x->axis], initial, 2)) {
-        destroy_layer(l);
-        return (ashlar_rnn_result){0};
-    }
+    check_states(m, name, l, m->within[x->axis], initial, 2);
     return add_layer(m, name, x, l, &given);
 }
 

@@ -53,13 +53,10 @@ typedef struct ashlar_loop {
 
 typedef struct body_operation {
     loop *loop;
+    bool is_sink;
     size_t output; /* of a sink */
     size_t layers; /* of states that are held */
 } body_operation;
-
-static void destroy_body_operation(void *user) {
-    ashlar__host_free(user);
-}
 
 static size_t bytes_of(const loop *l, const ashlar_operand_data *t) {
     const size_t item = t->width == 0 ? sizeof(int32_t) : ashlar_dtype_bytes(l->model->dtype);
@@ -73,22 +70,17 @@ static ashlar_status copy_or_clear(const loop *l, void *to, const void *from, si
                         : ashlar_fill(l->model->device, to, 0, bytes, stream);
 }
 
-static ashlar_status queue_sink(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
-    const body_operation *o = user;
-    const ashlar_operand_data *in = &c->inputs[0];
-    return in->gradient == NULL
-               ? ASHLAR_OK
-               : copy_or_clear(o->loop, in->gradient, o->loop->gradients[o->output],
-                               bytes_of(o->loop, in), stream);
-}
-
+/* A copy; of a sink only the gradient, which comes from outside. */
 static ashlar_status queue_copy(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
     const body_operation *o = user;
     const ashlar_operand_data *in = &c->inputs[0], *out = &c->outputs[0];
-    return c->phase == ASHLAR_PHASE_FORWARD
-               ? ashlar_copy(o->loop->model->device, out->value, in->value, bytes_of(o->loop, in),
-                             stream)
-               : copy_or_clear(o->loop, in->gradient, out->gradient, bytes_of(o->loop, in), stream);
+    const size_t bytes = bytes_of(o->loop, in);
+    if (c->phase == ASHLAR_PHASE_FORWARD && !o->is_sink) {
+        return ashlar_copy(o->loop->model->device, out->value, in->value, bytes, stream);
+    }
+    const void *gradient = o->is_sink ? o->loop->gradients[o->output] : out->gradient;
+    return in->gradient == NULL ? ASHLAR_OK
+                                : copy_or_clear(o->loop, in->gradient, gradient, bytes, stream);
 }
 
 /* out (+)= a in the rows that are valid at this step, or in those that are not. */
@@ -124,23 +116,14 @@ static ashlar_status queue_hold(void *user, const ashlar_operation_call *c, ashl
 }
 
 /* Add an operation to a body; returns its output. */
-static ashlar_tensor *add_to_body(loop *l, const char *name,
-                                  ashlar_status (*queue)(void *, const ashlar_operation_call *,
-                                                         ashlar_stream),
+static ashlar_tensor *add_to_body(loop *l, const ashlar_operation *operation,
                                   ashlar_tensor *const *inputs, size_t count, size_t output) {
-    body_operation *own = ashlar__host_calloc(1, sizeof *own);
-    if (own == NULL) {
-        ASHLAR_MODEL_FAIL(l->model, ASHLAR_EHOSTMEM, "no host memory for a loop");
-        return NULL;
-    }
-    *own = (body_operation){.loop = l, .output = output, .layers = inputs[0]->layers};
-    const ashlar_operation operation = {.name = name,
-                                        .queue = queue,
-                                        .user = own,
-                                        .destroy = destroy_body_operation,
-                                        .is_loss = queue == queue_sink};
-    return ashlar__model_one(l->body, &operation, NULL, inputs, count, inputs[0]->axis,
-                             inputs[0]->width, NULL, 0);
+    ashlar_operation o = *operation;
+    const body_operation own = {l, o.is_loss, output, inputs[0]->layers};
+    o.user = ashlar__model_user(l->body, &own, sizeof own);
+    o.destroy = ashlar__host_free;
+    return ashlar__model_one(l->body, &o, NULL, inputs, count, inputs[0]->axis, inputs[0]->width,
+                             NULL, 0);
 }
 
 /* ---- where everything lies ---- */
@@ -446,7 +429,7 @@ static loop *loop_of(ashlar_model *body) {
 }
 
 ashlar_model *ashlar_model_loop(ashlar_model *m, ashlar_axis axis, bool is_reversed) {
-    if (!ashlar__model_accepts(m, "a loop", NULL, 0)) {
+    if (!ashlar__model_accepts(m, "a loop", NULL, 0, 0)) {
         return m;
     }
     if (axis == ASHLAR_AXIS_NONE || axis >= m->axis_count || m->within[axis] != ASHLAR_AXIS_NONE ||
@@ -478,8 +461,8 @@ static ashlar_tensor *add_entry(ashlar_model *body, entry_kind kind, ashlar_tens
                                 ashlar_axis axis, size_t width) {
     loop *l = loop_of(body);
     const size_t count = outside != NULL || kind != ENTRY_CARRIED ? 1 : 0;
-    if (l == NULL || !ashlar__model_accepts(body, "a loop", NULL, 0) ||
-        !ashlar__model_accepts(l->model, "a loop", &outside, count)) {
+    if (l == NULL || !ashlar__model_accepts(body, "a loop", NULL, 0, 0) ||
+        !ashlar__model_accepts(l->model, "a loop", &outside, count, 0)) {
         return NULL;
     }
     if (l->entry_count == ENTRIES) {
@@ -531,7 +514,7 @@ ashlar_tensor *ashlar_loop_carried(ashlar_model *body, ashlar_tensor *initial, s
 void ashlar_loop_carry(ashlar_model *body, ashlar_tensor *carried, ashlar_tensor *next) {
     loop *l = loop_of(body);
     ashlar_tensor *const tensors[] = {carried, next};
-    if (l == NULL || !ashlar__model_accepts(body, "what a loop carries", tensors, 2)) {
+    if (l == NULL || !ashlar__model_accepts(body, "what a loop carries", tensors, 2, 0)) {
         return;
     }
     for (size_t i = 0; i < l->entry_count; i++) {
@@ -551,7 +534,7 @@ void ashlar_loop_carry(ashlar_model *body, ashlar_tensor *carried, ashlar_tensor
 void ashlar_loop_collect(ashlar_model *body, ashlar_tensor *tensor, ashlar_tensor **out) {
     loop *l = loop_of(body);
     *out = NULL;
-    if (l == NULL || !ashlar__model_accepts(body, "what a loop collects", &tensor, 1)) {
+    if (l == NULL || !ashlar__model_accepts(body, "what a loop collects", &tensor, 1, 0)) {
         return;
     }
     if (l->collected_count == ASHLAR_OPERATION_OUTPUTS || tensor->axis != ASHLAR_AXIS_NONE ||
@@ -566,11 +549,16 @@ void ashlar_loop_collect(ashlar_model *body, ashlar_tensor *tensor, ashlar_tenso
     l->places[l->collected_count++] = out;
 }
 
+static const ashlar_operation copy = {.name = "copy", .queue = queue_copy};
+static const ashlar_operation carry = {.name = "carry", .queue = queue_hold};
+static const ashlar_operation sink = {
+    .name = "gradient of a step", .queue = queue_copy, .is_loss = true};
+
 /* Make a tensor of the body one of its outputs; it must be an operation's, and not one already. */
 static void add_output(loop *l, ashlar_tensor *tensor) {
     ashlar_model *body = l->body;
     if (tensor != NULL && (tensor->node == NULL || tensor->output != ASHLAR_NO_INDEX)) {
-        tensor = add_to_body(l, "copy", queue_copy, &tensor, 1, 0);
+        tensor = add_to_body(l, &copy, &tensor, 1, 0);
     }
     if (tensor != NULL) {
         tensor->output = body->output_count;
@@ -589,8 +577,7 @@ static void end_body(loop *l) {
                               "ashlar_loop_carry()");
         }
         if (e->kind == ENTRY_CARRIED && l->model->root->status == ASHLAR_OK) {
-            add_output(l, e->next->width == 0 ? e->next
-                                              : add_to_body(l, "carry", queue_hold, pair, 2, 0));
+            add_output(l, e->next->width == 0 ? e->next : add_to_body(l, &carry, pair, 2, 0));
         }
     }
     for (size_t i = 0; i < l->collected_count; i++) {
@@ -598,7 +585,7 @@ static void end_body(loop *l) {
     }
     for (size_t i = 0; i < l->body->output_count && l->model->root->status == ASHLAR_OK; i++) {
         if (l->body->outputs[i]->width > 0) {
-            (void)add_to_body(l, "gradient of a step", queue_sink, &l->body->outputs[i], 1, i);
+            (void)add_to_body(l, &sink, &l->body->outputs[i], 1, i);
         }
     }
     l->body->is_closed = true;

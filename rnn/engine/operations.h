@@ -13,7 +13,4 @@ ashlar_tensor *ashlar__model_one(ashlar_model *model, const ashlar_operation *op
                                  size_t input_count, ashlar_axis axis, size_t width,
                                  const size_t *weights, size_t weight_count);
 
-/* Whether a tensor has vectors of the model's type, and is no set of states; else fail. */
-bool ashlar__model_is_vector(ashlar_model *model, const char *what, const ashlar_tensor *tensor);
-
 #endif /* ASHLAR_ENGINE_OPERATIONS_H */
