@@ -113,12 +113,6 @@ static ashlar_status copy_text(ashlar_model *m, const char *text, char **out) {
     return ASHLAR_OK;
 }
 
-char *ashlar__model_text(ashlar_model *m, const char *text) {
-    char *copy = NULL;
-    ashlar__model_fail(m, copy_text(m, text, &copy));
-    return copy;
-}
-
 bool ashlar__model_accepts(ashlar_model *m, const char *what, ashlar_tensor *const *tensors,
                            size_t count, size_t vectors) {
     ASHLAR_MODEL_FAIL_IF(m, m->root->is_committed || m->is_closed,
@@ -168,8 +162,9 @@ static void add_tensor(ashlar_model *m, ashlar_tensor *tensor, ashlar_node *node
 
 ashlar_tensor *ashlar__model_add_input(ashlar_model *m, const char *name, ashlar_axis axis,
                                        size_t width) {
-    const char *copy = ashlar__model_text(m, name);
     ashlar_tensor *input = &m->inputs[m->input_count];
+    char *copy = NULL;
+    ashlar__model_fail(m, copy_text(m, name, &copy));
     if (copy == NULL) {
         return NULL;
     }
@@ -208,11 +203,16 @@ void ashlar_model_output(ashlar_model *m, ashlar_tensor *tensor) {
     }
 }
 
-static ashlar_status new_node(ashlar_model *m, ashlar_node **out) {
+static ashlar_status new_node(ashlar_model *m, const char *name, ashlar_node **out) {
+    char *copy;
     ASHLAR_TRY(m->root->status);
+    ASHLAR_TRY(copy_text(m, name, &copy));
     ASHLAR_HOST_GROW(m->nodes, &m->node_capacity, m->node_count,
                      "no host memory for a model's operations");
     ASHLAR_HOST_NEW(*out, 1, "no host memory for a model's operations");
+    (*out)->name = copy;
+    (*out)->index = m->node_count;
+    m->nodes[m->node_count++] = *out;
     return ASHLAR_OK;
 }
 
@@ -226,29 +226,44 @@ void *ashlar__model_user(ashlar_model *m, const void *user, size_t bytes) {
 }
 
 ashlar_node *ashlar__model_add(ashlar_model *m, const ashlar_operation *operation,
-                               const ashlar_operation_shape *shape, const char *layer) {
+                               const ashlar_operation_shape *shape, const char *layer,
+                               const size_t *weights) {
+    const size_t most = operation->most_steps;
     ashlar_node *node = NULL;
-    const ashlar_status status = new_node(m, &node);
-    ashlar__model_fail(m, status);
-    if (status != ASHLAR_OK) {
+    ashlar__model_fail(m, new_node(m, layer != NULL ? layer : operation->name, &node));
+    if (node == NULL) {
         if (operation->destroy != NULL) {
             operation->destroy(operation->user);
         }
         return NULL;
     }
-    *node = (ashlar_node){.operation = *operation,
-                          .name = layer != NULL ? layer : operation->name,
-                          .index = m->node_count,
-                          .input_count = shape->input_count,
-                          .output_count = shape->output_count};
-    m->nodes[m->node_count++] = node;
+    node->operation = *operation;
+    node->input_count = shape->input_count;
+    node->output_count = shape->output_count;
+    node->weight_count = shape->weight_count;
     memcpy(node->inputs, shape->inputs, sizeof node->inputs);
+    for (size_t i = 0; i < shape->weight_count; i++) {
+        node->weights[i] = weights[i];
+    }
     for (size_t i = 0; i < shape->output_count; i++) {
         add_tensor(m, &node->outputs[i], node, i, node->name, shape->axes[i], shape->widths[i]);
     }
-    const size_t most = operation->most_steps;
     m->most_steps = most > 0 && (m->most_steps == 0 || most < m->most_steps) ? most : m->most_steps;
     return node;
+}
+
+ashlar_tensor *ashlar__model_one(ashlar_model *m, const ashlar_operation *operation,
+                                 const char *layer, ashlar_tensor *const *inputs,
+                                 size_t input_count, ashlar_axis axis, size_t width,
+                                 const size_t *weights, size_t weight_count) {
+    ashlar_operation_shape shape = {.input_count = input_count,
+                                    .output_count = operation->is_loss ? 0 : 1,
+                                    .weight_count = weight_count,
+                                    .axes = {axis},
+                                    .widths = {width}};
+    memcpy(shape.inputs, inputs, input_count * sizeof *inputs);
+    ashlar_node *node = ashlar__model_add(m, operation, &shape, layer, weights);
+    return node == NULL || operation->is_loss ? NULL : &node->outputs[0];
 }
 
 static bool shape_is_good(const ashlar_model *m, const ashlar_operation *o,
@@ -270,7 +285,7 @@ void ashlar_model_operation(ashlar_model *m, const ashlar_operation *operation,
                             const ashlar_operation_shape *shape,
                             ashlar_tensor *outputs[ASHLAR_OPERATION_OUTPUTS]) {
     const char *name = operation->name != NULL ? operation->name : "an operation";
-    const char *copy = NULL;
+    size_t weights[ASHLAR_OPERATION_WEIGHTS] = {0};
     if (outputs != NULL) {
         memset(outputs, 0, ASHLAR_OPERATION_OUTPUTS * sizeof *outputs);
     }
@@ -278,22 +293,16 @@ void ashlar_model_operation(ashlar_model *m, const ashlar_operation *operation,
                          "model: operation %s has no name or queue(), or too many operands, or an "
                          "output of no axis; a loss has no output, the others have one",
                          name);
-    if (ashlar__model_accepts(m, name, shape->inputs, shape->input_count, 0)) {
-        copy = ashlar__model_text(m, name);
+    const bool is_accepted = ashlar__model_accepts(m, name, shape->inputs, shape->input_count, 0);
+    for (size_t i = 0; i < shape->weight_count && is_accepted; i++) {
+        weights[i] =
+            ashlar__model_weight(m, &(ashlar_model_weight){.name = shape->weight_names[i],
+                                                           .kind = ASHLAR_PART_WEIGHT,
+                                                           .rows = shape->weight_rows[i],
+                                                           .width = shape->weight_widths[i]});
     }
-    ashlar_node *node = ashlar__model_add(m, operation, shape, copy);
-    for (size_t i = 0; i < shape->weight_count && node != NULL && m->root->status == ASHLAR_OK;
-         i++) {
-        const ashlar_model_weight weight = {.name = shape->weight_names[i],
-                                            .kind = ASHLAR_PART_WEIGHT,
-                                            .rows = shape->weight_rows[i],
-                                            .width = shape->weight_widths[i]};
-        node->weights[node->weight_count] = ashlar__model_weight(m, &weight);
-        node->weight_count++;
-    }
-    for (size_t i = 0;
-         i < shape->output_count && outputs != NULL && node != NULL && m->root->status == ASHLAR_OK;
-         i++) {
+    ashlar_node *node = ashlar__model_add(m, operation, shape, NULL, weights);
+    for (size_t i = 0; node != NULL && i < node->output_count && outputs != NULL; i++) {
         outputs[i] = &node->outputs[i];
     }
 }

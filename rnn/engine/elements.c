@@ -2,30 +2,11 @@
  * over time, argmax. */
 #include <ashlar/model.h>
 
-#include "allocator/base/host.h"
-#include "rnn/engine/operations.h"
-#include "rnn/layer/ops.h"
+#include <string.h>
 
-ashlar_tensor *ashlar__model_one(ashlar_model *m, const ashlar_operation *operation,
-                                 const char *layer, ashlar_tensor *const *inputs,
-                                 size_t input_count, ashlar_axis axis, size_t width,
-                                 const size_t *weights, size_t weight_count) {
-    ashlar_operation_shape shape = {.input_count = input_count,
-                                    .output_count = operation->is_loss ? 0 : 1,
-                                    .axes = {axis},
-                                    .widths = {width}};
-    memcpy(shape.inputs, inputs, input_count * sizeof *inputs);
-    ashlar_node *node = ashlar__model_add(m, operation, &shape,
-                                          layer == NULL ? NULL : ashlar__model_text(m, layer));
-    if (node == NULL || m->root->status != ASHLAR_OK) {
-        return NULL;
-    }
-    node->weight_count = weight_count;
-    for (size_t i = 0; i < weight_count; i++) {
-        node->weights[i] = weights[i];
-    }
-    return operation->is_loss ? NULL : &node->outputs[0];
-}
+#include "allocator/base/host.h"
+#include "rnn/engine/engine.h"
+#include "rnn/layer/ops.h"
 
 /* What the operations of this file are made of. */
 typedef struct element {

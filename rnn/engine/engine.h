@@ -214,10 +214,6 @@ ashlar_tensor *ashlar__model_add_input(ashlar_model *model, const char *name, as
 /* Keep a declaration's failure, unless one was kept before. */
 void ashlar__model_fail(ashlar_model *model, ashlar_status status);
 
-/* A copy of a text that lives as long as the model; NULL: no host memory, which is kept as the
- * model's failure. */
-char *ashlar__model_text(ashlar_model *model, const char *text);
-
 /* Whether declarations may go on with these tensors: the model has not failed, is not committed,
  * and they are its own. `what` names the operation in errors. NULL tensors without a failure are
  * one. The first `vectors` tensors must have vectors of the model's type, and be no sets of states.
@@ -230,10 +226,19 @@ bool ashlar__model_accepts(ashlar_model *model, const char *what, ashlar_tensor 
 void *ashlar__model_user(ashlar_model *model, const void *user, size_t bytes);
 
 /* Add an operation, which is the model's from then on; the public ashlar_model_operation() is this
- * with checks. layer: its name in errors and of its weights; NULL: the operation's own. Returns
- * NULL after a failure, also if the declaration has one already. */
+ * with checks. Returns NULL after a failure, also if the declarations have one already.
+ *
+ * layer     its name in errors; NULL: the operation's own
+ * weights   their numbers, of ashlar__model_weight() */
 ashlar_node *ashlar__model_add(ashlar_model *model, const ashlar_operation *operation,
-                               const ashlar_operation_shape *shape, const char *layer);
+                               const ashlar_operation_shape *shape, const char *layer,
+                               const size_t *weights);
+
+/* The same for one output, or none if it is a loss; NULL after a failure, and for a loss. */
+ashlar_tensor *ashlar__model_one(ashlar_model *model, const ashlar_operation *operation,
+                                 const char *layer, ashlar_tensor *const *inputs,
+                                 size_t input_count, ashlar_axis axis, size_t width,
+                                 const size_t *weights, size_t weight_count);
 
 /* Declare a weight, or find the one of that name; ASHLAR_NO_INDEX after a failure. */
 size_t ashlar__model_weight(ashlar_model *model, const ashlar_model_weight *weight);
@@ -244,13 +249,6 @@ const void *const *ashlar__model_constant(ashlar_model *model, const double *val
 
 /* Give the copies back. Errors: those of ashlar_free(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_drop_prepared(ashlar_model *model);
-
-/* The bytes of a layer's prepared weights, which are of the type that the model says from then on,
- * and aligned to 64; 0: it has none, or the device reads them as they are. Queue the work that
- * fills them; the layer reads them from then on, while model->prepared is not NULL. */
-size_t ashlar__layer_prepared_bytes(const ashlar_node *node);
-ASHLAR_MUST_CHECK ashlar_status ashlar__layer_prepare(const ashlar_node *node, void *prepared,
-                                                      ashlar_stream stream);
 
 /* Fail with a detail, for a declaration. */
 #define ASHLAR_MODEL_FAIL(model, status, ...) \

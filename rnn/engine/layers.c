@@ -2,11 +2,11 @@
 #include "rnn/engine/engine.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
-#include "rnn/engine/operations.h"
 #include "rnn/layer/backend.h"
 #include "rnn/layer/ops.h"
 #include "rnn/layer/rnn_cpu.h"
@@ -363,6 +363,7 @@ static ashlar_rnn_result add_layer(ashlar_model *m, const char *name, ashlar_ten
     const ashlar_operation operation = operation_of(l);
     ashlar_operation_shape shape = {.input_count = 1,
                                     .output_count = is_lstm ? 3 : 2,
+                                    .weight_count = 1,
                                     .inputs = {x},
                                     .axes = {x->axis, rows, rows},
                                     .widths = {layout->output,
@@ -375,20 +376,18 @@ static ashlar_rnn_result add_layer(ashlar_model *m, const char *name, ashlar_ten
     }
     l->number = m->root->layer_count++;
     l->may_read_padding = x->node != NULL;
-    const ashlar_model_weight weight = {.name = name, .kind = ASHLAR_PART_RNN, .layout = layout};
-    ashlar_node *node = ashlar__model_add(m, &operation, &shape, ashlar__model_text(m, name));
+    const size_t weight = ashlar__model_weight(
+        m, &(ashlar_model_weight){.name = name, .kind = ASHLAR_PART_RNN, .layout = layout});
+    ashlar_node *node = ashlar__model_add(m, &operation, &shape, name, &weight);
     if (node == NULL) {
         return (ashlar_rnn_result){0};
     }
-    node->weights[0] = ashlar__model_weight(m, &weight);
-    node->weight_count = 1;
     for (size_t i = 1; i < node->output_count; i++) {
         node->outputs[i].layers = layout->pseudo_layers;
         node->outputs[i].directions = layout->config.directions;
     }
-    return m->root->status == ASHLAR_OK ? (ashlar_rnn_result){&node->outputs[0], &node->outputs[1],
-                                                              is_lstm ? &node->outputs[2] : NULL}
-                                        : (ashlar_rnn_result){0};
+    return (ashlar_rnn_result){&node->outputs[0], &node->outputs[1],
+                               is_lstm ? &node->outputs[2] : NULL};
 }
 
 ashlar_rnn_result ashlar_model_rnn(ashlar_model *m, const char *name, ashlar_tensor *x,
@@ -420,7 +419,9 @@ ashlar_rnn_result ashlar_model_rnn(ashlar_model *m, const char *name, ashlar_ten
     return add_layer(m, name, x, l, &given);
 }
 
-/* ---- prepared weights ---- */
+/* ---- copies of weights in the order in which products read them ---- */
+
+enum { PREPARED_ALIGN = 64 };
 
 static const void *weights_of(const ashlar_model *m, const ashlar_node *node) {
     return ashlar_arena_view(m->arena, ASHLAR_REGION_PARAMETERS,
@@ -435,35 +436,76 @@ static ashlar_prepared_linear weight_to_prepare(const linear *l, const ashlar_no
     return prepared_linear(l, &args);
 }
 
-size_t ashlar__layer_prepared_bytes(const ashlar_node *node) {
+/* Add a layer's bytes to *bytes; it has none if the device reads its weights as they are. */
+static ashlar_status add_prepared_bytes(const ashlar_model *m, const ashlar_node *node,
+                                        size_t *bytes) {
+    size_t own = 0;
     if (node->operation.queue == queue_layer) {
-        const layer *l = node->operation.user;
-        rnn_of(l, false)->prepares_bf16 = l->model->prepares_bf16;
-        return ashlar_rnn_prepared_bytes(rnn_of(l, false));
+        ashlar_rnn *rnn = rnn_of(node->operation.user, false);
+        rnn->prepares_bf16 = m->prepares_bf16;
+        own = ashlar_rnn_prepared_bytes(rnn);
+    } else if (node->operation.queue == queue_linear &&
+               m->ops->backend == &ashlar__ops_backend_cpu) {
+        const ashlar_prepared_linear prepared = weight_to_prepare(node->operation.user, node);
+        own = ashlar__linear_prepared_bytes(&prepared);
     }
-    if (node->operation.queue == queue_linear) {
-        const linear *l = node->operation.user;
-        const ashlar_prepared_linear prepared = weight_to_prepare(l, node);
-        return l->model->ops->backend == &ashlar__ops_backend_cpu
-                   ? ashlar__linear_prepared_bytes(&prepared)
-                   : 0;
-    }
-    return 0;
+    ASHLAR_FAIL_IF(!ashlar__add(*bytes, own, bytes) ||
+                       !ashlar__align_up(*bytes, PREPARED_ALIGN, bytes),
+                   ASHLAR_EOVERFLOW, "model: prepared weights are too large to address");
+    return ASHLAR_OK;
 }
 
-ashlar_status ashlar__layer_prepare(const ashlar_node *node, void *prepared, ashlar_stream stream) {
+/* Queue the work that fills a layer's copy, which it reads from then on. */
+static ashlar_status prepare_layer(const ashlar_model *m, const ashlar_node *node, void *prepared,
+                                   ashlar_stream stream) {
     if (node->operation.queue == queue_layer) {
         layer *l = node->operation.user;
         l->prepared = prepared;
-        return ashlar_rnn_prepare(rnn_of(l, false), weights_of(l->model, node), prepared, stream);
+        return ashlar_rnn_prepare(rnn_of(l, false), weights_of(m, node), prepared, stream);
     }
     if (node->operation.queue == queue_linear) {
         linear *l = node->operation.user;
         l->prepared = prepared;
         const ashlar_prepared_linear of = weight_to_prepare(l, node);
-        return ashlar__linear_prepare(l->model->device, &of, stream);
+        return ashlar__linear_prepare(m->device, &of, stream);
     }
     return ASHLAR_OK;
+}
+
+static ashlar_status prepare(ashlar_model *m, bool is_bf16, ashlar_stream stream) {
+    size_t bytes = 0, at = 0;
+    void *prepared;
+    ASHLAR_FAIL_IF(!m->is_committed, ASHLAR_EINVAL, "model: not committed");
+    ASHLAR_FAIL_IF(
+        is_bf16 && (m->dtype != ASHLAR_F32 || m->ops->backend != &ashlar__ops_backend_cpu),
+        ASHLAR_EINVAL, "model: weights in bf16: only a software device reads an fp32 model so");
+    ASHLAR_TRY(ashlar__model_drop_prepared(m));
+    m->prepares_bf16 = is_bf16;
+    for (size_t n = 0; n < m->node_count; n++) {
+        ASHLAR_TRY(add_prepared_bytes(m, m->nodes[n], &bytes));
+    }
+    if (bytes == 0) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(ashlar_alloc_tagged(m->allocator, bytes, ASHLAR_TAG_WEIGHTS, stream, &prepared));
+    m->prepared = prepared;
+    ashlar_status status = ASHLAR_OK;
+    for (size_t n = 0; n < m->node_count; n++) {
+        ASHLAR_THEN(status, prepare_layer(m, m->nodes[n], (char *)prepared + at, stream));
+        ASHLAR_THEN(status, add_prepared_bytes(m, m->nodes[n], &at));
+    }
+    if (status != ASHLAR_OK) {
+        ASHLAR_IGNORE(ashlar__model_drop_prepared(m)); /* the first failure counts */
+    }
+    return status;
+}
+
+ashlar_status ashlar_model_prepare(ashlar_model *m, ashlar_stream stream) {
+    return prepare(m, false, stream);
+}
+
+ashlar_status ashlar_model_prepare_bf16(ashlar_model *m, ashlar_stream stream) {
+    return prepare(m, true, stream);
 }
 
 ashlar_status ashlar_model_set_seed(ashlar_model *m, uint64_t seed, ashlar_stream stream) {

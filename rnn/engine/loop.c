@@ -1,9 +1,11 @@
 /* loop.c - a loop over the steps of an axis as one operation: its body is a model of its own, which
  * walks forward over the steps, and backward over them in the opposite order. */
+#include <string.h>
+
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
-#include "rnn/engine/operations.h"
+#include "rnn/engine/engine.h"
 #include "rnn/layer/ops.h"
 
 /*
@@ -625,7 +627,7 @@ ashlar_tensor *ashlar_loop_end(ashlar_model *body, ashlar_tensor *tensor) {
                                         .user = l,
                                         .reads_inputs = (1u << ASHLAR_OPERATION_INPUTS) - 1,
                                         .reads_outputs = (1u << ASHLAR_OPERATION_OUTPUTS) - 1};
-    ashlar_node *node = ashlar__model_add(l->model, &operation, &shape, NULL);
+    ashlar_node *node = ashlar__model_add(l->model, &operation, &shape, NULL, NULL);
     if (node == NULL) {
         return NULL;
     }

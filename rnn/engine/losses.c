@@ -5,7 +5,7 @@
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
 #include "arena/compute/convert.h"
-#include "rnn/engine/operations.h"
+#include "rnn/engine/engine.h"
 #include "rnn/layer/ops.h"
 
 typedef struct loss {
