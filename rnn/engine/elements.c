@@ -14,8 +14,10 @@ typedef struct element {
     int kind;                  /* of elements or pools */
     double rate;               /* of dropout */
     uint32_t site;             /* of dropout */
-    size_t first;              /* column of a slice */
-    size_t layers, directions; /* of states */
+    bool is_part;              /* of columns: of one input, not all of it */
+    size_t pieces;             /* of columns */
+    size_t first;              /* column of the input */
+    size_t layers; /* of states, whose last ones are the pieces; 0: an ordinary tensor */
 } element;
 
 static size_t rows_of(const ashlar_operand_data *t) {
@@ -49,24 +51,18 @@ static ashlar_status map(const element *e, ashlar_map_kind kind, const ashlar_op
                : ashlar__ops_map(e->model->ops, &args, stream);
 }
 
-static ashlar_status queue_add(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
-    const ashlar_operand_data *a = &c->inputs[0], *b = &c->inputs[1], *out = &c->outputs[0];
-    if (c->phase == ASHLAR_PHASE_FORWARD) {
-        return map(user, ASHLAR_MAP_ADD, out, a->value, b->value, out->value, stream);
-    }
-    ASHLAR_TRY(map(user, ASHLAR_MAP_COPY, out, out->gradient, NULL, b->gradient, stream));
-    return map(user, ASHLAR_MAP_COPY, out, out->gradient, NULL, a->gradient, stream);
-}
-
 /* The second gradient first: the other one may overwrite the output's. */
-static ashlar_status queue_multiply(void *user, const ashlar_operation_call *c,
-                                    ashlar_stream stream) {
+static ashlar_status queue_pair(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
+    const element *e = user;
+    const bool is_sum = e->kind == ASHLAR_ELEMENT_ADD;
+    const ashlar_map_kind kind = is_sum ? ASHLAR_MAP_ADD : ASHLAR_MAP_MULTIPLY;
+    const ashlar_map_kind back = is_sum ? ASHLAR_MAP_COPY : ASHLAR_MAP_MULTIPLY;
     const ashlar_operand_data *a = &c->inputs[0], *b = &c->inputs[1], *out = &c->outputs[0];
     if (c->phase == ASHLAR_PHASE_FORWARD) {
-        return map(user, ASHLAR_MAP_MULTIPLY, out, a->value, b->value, out->value, stream);
+        return map(e, kind, out, a->value, b->value, out->value, stream);
     }
-    ASHLAR_TRY(map(user, ASHLAR_MAP_MULTIPLY, out, out->gradient, a->value, b->gradient, stream));
-    return map(user, ASHLAR_MAP_MULTIPLY, out, out->gradient, b->value, a->gradient, stream);
+    ASHLAR_TRY(map(e, back, out, out->gradient, is_sum ? NULL : a->value, b->gradient, stream));
+    return map(e, back, out, out->gradient, is_sum ? NULL : b->value, a->gradient, stream);
 }
 
 static ashlar_status scale(const element *e, const ashlar_operand_data *shape, const void *a,
@@ -142,8 +138,8 @@ static ashlar_status queue_softmax(void *user, const ashlar_operation_call *c,
 ashlar_tensor *ashlar_model_element(ashlar_model *m, ashlar_element_kind kind, ashlar_tensor *a,
                                     ashlar_tensor *b) {
     static ashlar_status (*const queues[])(void *, const ashlar_operation_call *, ashlar_stream) = {
-        queue_add,      queue_multiply, queue_function, queue_function,
-        queue_function, queue_softmax,  queue_mask};
+        queue_pair,     queue_pair,    queue_function, queue_function,
+        queue_function, queue_softmax, queue_mask};
     ASHLAR_TABLE_IS_FULL(queues, ASHLAR_ELEMENT_KIND_COUNT);
     if ((unsigned)kind >= ASHLAR_ELEMENT_KIND_COUNT) {
         ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: %d is no kind of elements", (int)kind);
@@ -213,34 +209,37 @@ ashlar_tensor *ashlar_model_dropout(ashlar_model *m, ashlar_tensor *x, double ra
 
 /* ---- columns ---- */
 
-/* Copy columns of `from`, of `width` from `first` on, to columns of `to`. */
-static ashlar_status copy(const element *e, size_t rows, size_t width, const void *from,
-                          size_t from_stride, size_t first, void *to, size_t to_stride,
-                          size_t to_first, ashlar_stream stream) {
+/* Pieces of rows that lie side by side in the output: all columns of each input, or some of one; or
+ * of states [layers, B, P] the last ones, one for each direction, [B, directions * P]. */
+static ashlar_status queue_columns(void *user, const ashlar_operation_call *c,
+                                   ashlar_stream stream) {
+    const element *e = user;
+    const ashlar_operand_data *in = c->inputs, *out = &c->outputs[0];
     const size_t item = ashlar_dtype_bytes(e->model->dtype);
-    const ashlar_columns_args args = {.rows = rows,
-                                      .width = width,
-                                      .from = (const char *)from + first * item,
-                                      .from_stride = from_stride,
-                                      .to = (char *)to + to_first * item,
-                                      .to_stride = to_stride};
-    return ashlar__ops_copy_columns(e->model->ops, &args, stream);
-}
-
-static ashlar_status queue_concatenate(void *user, const ashlar_operation_call *c,
-                                       ashlar_stream stream) {
-    const ashlar_operand_data *out = &c->outputs[0];
-    size_t first = 0;
-    for (int i = 0; i < 2; i++) {
-        const ashlar_operand_data *in = &c->inputs[i];
-        if (c->phase == ASHLAR_PHASE_FORWARD) {
-            ASHLAR_TRY(copy(user, rows_of(out), in->width, in->value, in->width, 0, out->value,
-                            out->width, first, stream));
-        } else if (in->gradient != NULL) {
-            ASHLAR_TRY(copy(user, rows_of(out), in->width, out->gradient, out->width, first,
-                            in->gradient, in->width, 0, stream));
+    const bool is_forward = c->phase == ASHLAR_PHASE_FORWARD;
+    size_t column = 0;
+    if (e->is_part && !is_forward) {
+        ASHLAR_TRY(
+            ashlar_fill(e->model->device, in->gradient, 0, rows_of(in) * in->width * item, stream));
+    }
+    for (size_t i = 0; i < e->pieces; i++, in += !e->is_part) {
+        const size_t width = e->is_part ? out->width / e->pieces : in->width;
+        const size_t stride = e->layers > 0 ? width : in->width;
+        const size_t layer = e->layers - e->pieces + i;
+        const size_t at = e->layers > 0 ? layer * rows_of(out) * width : e->first;
+        char *inner = is_forward ? in->value : in->gradient;
+        char *outer = (char *)(is_forward ? out->value : out->gradient) + column * item;
+        if (inner != NULL) {
+            inner += at * item;
+            const ashlar_columns_args args = {.rows = rows_of(out),
+                                              .width = width,
+                                              .from = is_forward ? inner : outer,
+                                              .from_stride = is_forward ? stride : out->width,
+                                              .to = is_forward ? outer : inner,
+                                              .to_stride = is_forward ? out->width : stride};
+            ASHLAR_TRY(ashlar__ops_copy_columns(e->model->ops, &args, stream));
         }
-        first += in->width;
+        column += width;
     }
     return ASHLAR_OK;
 }
@@ -253,25 +252,8 @@ ashlar_tensor *ashlar_model_concatenate(ashlar_model *m, ashlar_tensor *a, ashla
     }
     ASHLAR_MODEL_FAIL_IF(m, a->axis != b->axis, "model: %s: %s is on axis %u, %s on axis %u", name,
                          a->name, a->axis, b->name, b->axis);
-    const ashlar_operation operation = {.name = name, .queue = queue_concatenate, .is_local = true};
-    return add(m, &operation, &(element){0}, inputs, 2, a->axis, a->width + b->width);
-}
-
-static ashlar_status clear(const element *e, const ashlar_operand_data *in, ashlar_stream stream) {
-    const size_t bytes = rows_of(in) * in->width * ashlar_dtype_bytes(e->model->dtype);
-    return ashlar_fill(e->model->device, in->gradient, 0, bytes, stream);
-}
-
-static ashlar_status queue_slice(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
-    const element *e = user;
-    const ashlar_operand_data *in = &c->inputs[0], *out = &c->outputs[0];
-    if (c->phase == ASHLAR_PHASE_FORWARD) {
-        return copy(e, rows_of(out), out->width, in->value, in->width, e->first, out->value,
-                    out->width, 0, stream);
-    }
-    ASHLAR_TRY(clear(e, in, stream));
-    return copy(e, rows_of(out), out->width, out->gradient, out->width, 0, in->gradient, in->width,
-                e->first, stream);
+    const ashlar_operation operation = {.name = name, .queue = queue_columns, .is_local = true};
+    return add(m, &operation, &(element){.pieces = 2}, inputs, 2, a->axis, a->width + b->width);
 }
 
 ashlar_tensor *ashlar_model_slice(ashlar_model *m, ashlar_tensor *x, size_t first, size_t width) {
@@ -281,27 +263,9 @@ ashlar_tensor *ashlar_model_slice(ashlar_model *m, ashlar_tensor *x, size_t firs
     ASHLAR_MODEL_FAIL_IF(m, width == 0 || first > x->width || width > x->width - first,
                          "model: slice: columns %zu to %zu of %s, which has %zu", first,
                          first + width, x->name, x->width);
-    const ashlar_operation operation = {.name = "slice", .queue = queue_slice, .is_local = true};
-    return add(m, &operation, &(element){.first = first}, &x, 1, x->axis, width);
-}
-
-/* States [layers, B, P], of which the last ones, one for each direction, lie side by side in a row
- * [B, directions * P]. */
-static ashlar_status queue_last_layer(void *user, const ashlar_operation_call *c,
-                                      ashlar_stream stream) {
-    const element *e = user;
-    const ashlar_operand_data *in = &c->inputs[0], *out = &c->outputs[0];
-    const size_t rows = rows_of(out), width = in->width / e->layers;
-    const bool is_forward = c->phase == ASHLAR_PHASE_FORWARD;
-    ASHLAR_TRY(is_forward ? ASHLAR_OK : clear(e, in, stream));
-    for (size_t d = 0; d < e->directions; d++) {
-        const size_t at = (e->layers - e->directions + d) * rows * width;
-        ASHLAR_TRY(is_forward ? copy(e, rows, width, in->value, width, at, out->value, out->width,
-                                     d * width, stream)
-                              : copy(e, rows, width, out->gradient, out->width, d * width,
-                                     in->gradient, width, at, stream));
-    }
-    return ASHLAR_OK;
+    const ashlar_operation operation = {.name = "slice", .queue = queue_columns, .is_local = true};
+    const element e = {.is_part = true, .pieces = 1, .first = first};
+    return add(m, &operation, &e, &x, 1, x->axis, width);
 }
 
 ashlar_tensor *ashlar_model_last_layer(ashlar_model *m, ashlar_tensor *h) {
@@ -313,8 +277,8 @@ ashlar_tensor *ashlar_model_last_layer(ashlar_model *m, ashlar_tensor *h) {
                           h->name);
         return NULL;
     }
-    const ashlar_operation operation = {.name = "last layer", .queue = queue_last_layer};
-    const element e = {.layers = h->layers, .directions = h->directions};
+    const ashlar_operation operation = {.name = "last layer", .queue = queue_columns};
+    const element e = {.is_part = true, .pieces = h->directions, .layers = h->layers};
     return add(m, &operation, &e, &h, 1, h->axis, h->width / h->layers * h->directions);
 }
 
