@@ -212,13 +212,6 @@ static ashlar_status size_layer(void *user, const ashlar_operation_call *c,
     return ASHLAR_OK;
 }
 
-/* Whether somebody wants the states behind the last steps, or gives gradients of them. */
-static bool has_final_states(const ashlar_operation_call *c) {
-    return c->after != NULL || c->after_gradient != NULL || c->outputs[1].value != NULL ||
-           c->outputs[2].value != NULL || c->outputs[1].gradient != NULL ||
-           c->outputs[2].gradient != NULL;
-}
-
 /* A pair of states h, c for one side of a pass: those of the set that is carried, if there is one;
  * else tensors of their own. */
 typedef struct state_pair {
@@ -278,6 +271,9 @@ static ashlar_status queue_layer(void *user, const ashlar_operation_call *c, ash
     const layer *l = user;
     const ashlar_extent *e = &c->inputs[0].extent;
     const ashlar_rnn_varying varying = {c->work, c->seed_at};
+    ashlar_rnn_buffers b;
+    ASHLAR_TRY(buffers_of(l, c, &b));
+    const bool has_final_states = b.hy != NULL || b.cy != NULL || b.dhy != NULL || b.dcy != NULL;
     const ashlar_rnn_batch batch = {.steps = e->steps,
                                     .batch = e->rows,
                                     .lengths = e->lengths,
@@ -285,9 +281,7 @@ static ashlar_status queue_layer(void *user, const ashlar_operation_call *c, ash
                                     .dropout_restarts = c->is_replayed,
                                     .dropout_first = c->sequence_first,
                                     .dropout_stride = c->sequence_stride,
-                                    .padding_is_free = l->may_read_padding && !has_final_states(c)};
-    ashlar_rnn_buffers b;
-    ASHLAR_TRY(buffers_of(l, c, &b));
+                                    .padding_is_free = l->may_read_padding && !has_final_states};
     if (c->seed_at != NULL) {
         const ashlar_clip_lengths_args clip = {.batch = e->rows,
                                                .steps = e->steps,

@@ -6,23 +6,25 @@
 
 /* One block, as large as that of the walk that needs most. */
 static ashlar_status dry_run(void *user, size_t length) {
-    static const ashlar_walk walks[] = {ASHLAR_WALK_TRAIN, ASHLAR_WALK_TEST, ASHLAR_WALK_PREDICT};
     ashlar_model *m = user;
     ashlar_model_batch batch = m->largest;
-    const bool trains = ashlar_arena_region(m->arena, ASHLAR_REGION_GRADIENTS) != NULL;
+    const bool has_loss = batch.loss != NULL;
+    const bool is_possible[] = {
+        [ASHLAR_WALK_TRAIN] =
+            has_loss && ashlar_arena_region(m->arena, ASHLAR_REGION_GRADIENTS) != NULL,
+        [ASHLAR_WALK_TEST] = has_loss,
+        [ASHLAR_WALK_PREDICT] = batch.outputs != NULL,
+    };
+    ASHLAR_TABLE_IS_FULL(is_possible, ASHLAR_WALK_COUNT);
     size_t bytes = 0;
     void *block;
     batch.steps = length;
-    for (int i = 0; i < ASHLAR_WALK_COUNT; i++) {
-        ashlar_model_need need;
-        const bool is_possible =
-            walks[i] == ASHLAR_WALK_PREDICT
-                ? batch.outputs != NULL
-                : batch.loss != NULL && (walks[i] == ASHLAR_WALK_TEST || trains);
-        if (is_possible) {
-            ASHLAR_TRY(ashlar_model_get_need(m, walks[i], &batch, &need));
-            bytes = need.plan_bytes > bytes ? need.plan_bytes : bytes;
+    for (int walk = 0; walk < ASHLAR_WALK_COUNT; walk++) {
+        ashlar_model_need need = {0};
+        if (is_possible[walk]) {
+            ASHLAR_TRY(ashlar_model_get_need(m, (ashlar_walk)walk, &batch, &need));
         }
+        bytes = need.plan_bytes > bytes ? need.plan_bytes : bytes;
     }
     ASHLAR_FAIL_IF(bytes == 0, ASHLAR_EINVAL,
                    "ashlar_model_warmup: the batch has neither a loss nor an output");
