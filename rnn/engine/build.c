@@ -81,7 +81,7 @@ void ashlar_model_destroy(ashlar_model *m) {
     free_nodes(m);
     for (ashlar_model_constant *c = m->constants, *next; c != NULL; c = next) {
         next = c->next;
-        ASHLAR_IGNORE(ashlar_free(m->allocator, (void *)(uintptr_t)c->device)); /* likewise */
+        ASHLAR_IGNORE(ashlar_free(m->allocator, c->device)); /* likewise */
         ashlar__host_free(c);
     }
     for (size_t i = 0; i < m->text_count; i++) {
@@ -382,36 +382,28 @@ size_t ashlar__model_weight(ashlar_model *model, const ashlar_model_weight *weig
     return status == ASHLAR_OK ? m->weight_count - 1 : ASHLAR_NO_INDEX;
 }
 
-const void *const *ashlar__model_constant(ashlar_model *model, const double *values, size_t count) {
+const ashlar_model_constant *ashlar__model_constant(ashlar_model *model, const double *values,
+                                                    size_t count) {
     ashlar_model *m = model->root;
-    ashlar_model_constant *c = ashlar__host_calloc(1, sizeof *c + count * sizeof c->values[0]);
+    const size_t bytes = count * ashlar_dtype_bytes(m->dtype);
+    ashlar_model_constant *c = ashlar__host_calloc(1, sizeof *c + bytes);
     if (c == NULL) {
         ASHLAR_MODEL_FAIL(m, ASHLAR_EHOSTMEM, "no host memory for %zu weights of classes", count);
         return NULL;
     }
-    c->count = count;
-    memcpy(c->values, values, count * sizeof *values);
+    c->bytes = bytes;
+    ashlar__convert(m->dtype, c->values, ASHLAR_F64, values, count);
     c->next = m->constants;
     m->constants = c;
-    return &c->device;
+    return c;
 }
 
 static ashlar_status upload(const ashlar_model *m, ashlar_model_constant *c, ashlar_stream stream) {
-    const size_t bytes = c->count * ashlar_dtype_bytes(m->dtype);
-    void *device = (void *)(uintptr_t)c->device;
-    char *host;
-    ASHLAR_HOST_NEW(host, bytes, "no host memory for %zu weights of classes", c->count);
-    ashlar__convert(m->dtype, host, ASHLAR_F64, c->values, c->count);
-    ashlar_status status = ASHLAR_OK;
-    if (device == NULL) {
-        status = ashlar_alloc_tagged(m->allocator, bytes, ASHLAR_TAG_WEIGHTS, stream, &device);
+    if (c->device == NULL) { /* a commit that failed later has taken it already */
+        ASHLAR_TRY(
+            ashlar_alloc_tagged(m->allocator, c->bytes, ASHLAR_TAG_WEIGHTS, stream, &c->device));
     }
-    if (status == ASHLAR_OK) {
-        c->device = device;
-        status = ashlar_copy_to_device(m->device, device, host, bytes, stream);
-    }
-    ashlar__host_free(host);
-    return status;
+    return ashlar_copy_to_device(m->device, c->device, c->values, c->bytes, stream);
 }
 
 /* Have the optimizer leave out what is frozen. */

@@ -157,12 +157,12 @@ typedef struct ashlar_model_tied {
     bool is_used; /* a layer has declared `tensor` since */
 } ashlar_model_tied;
 
-/* Values that a loss reads, in device memory from the commit on. */
+/* Values that a loss reads. */
 typedef struct ashlar_model_constant {
     struct ashlar_model_constant *next;
-    const void *device;
-    size_t count;
-    double values[]; /* [count] */
+    void *device; /* from the commit on */
+    size_t bytes;
+    char values[]; /* the same on the host, of the model's type */
 } ashlar_model_constant;
 
 struct ashlar_model {
@@ -243,9 +243,9 @@ ashlar_tensor *ashlar__model_one(ashlar_model *model, const ashlar_operation *op
 /* Declare a weight, or find the one of that name; ASHLAR_NO_INDEX after a failure. */
 size_t ashlar__model_weight(ashlar_model *model, const ashlar_model_weight *weight);
 
-/* Copy values that an operation reads as elements of the model's type; the result points to their
- * place in device memory, which is known from the commit on. NULL after a failure. */
-const void *const *ashlar__model_constant(ashlar_model *model, const double *values, size_t count);
+/* Copy values that an operation reads as elements of the model's type. NULL after a failure. */
+const ashlar_model_constant *ashlar__model_constant(ashlar_model *model, const double *values,
+                                                    size_t count);
 
 /* Give the copies back. Errors: those of ashlar_free(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_drop_prepared(ashlar_model *model);

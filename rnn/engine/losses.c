@@ -4,7 +4,6 @@
 
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
-#include "arena/compute/convert.h"
 #include "rnn/engine/engine.h"
 #include "rnn/layer/ops.h"
 
@@ -12,7 +11,7 @@ typedef struct loss {
     ashlar_model *model;
     ashlar_loss_kind kind;
     ashlar_loss_options options;
-    const void *const *class_weights; /* device memory from the commit on; NULL: all are 1 */
+    const ashlar_model_constant *class_weights; /* NULL: all are 1 */
 } loss;
 
 static ashlar_status size_loss(void *user, const ashlar_operation_call *c,
@@ -28,23 +27,23 @@ static ashlar_status queue_cross_entropy(void *user, const ashlar_operation_call
                                          ashlar_stream stream) {
     const loss *l = user;
     const ashlar_operand_data *x = &c->inputs[0];
-    const ashlar_cross_entropy_args args = {.steps = x->extent.steps,
-                                            .batch = x->extent.rows,
-                                            .lengths = x->extent.lengths_at,
-                                            .classes = x->width,
-                                            .logits = x->value,
-                                            .targets = c->inputs[1].value,
-                                            .weight = c->weight,
-                                            .weight_at = c->weight_at,
-                                            .dlogits = x->gradient,
-                                            .scale = c->scale,
-                                            .work = c->work,
-                                            .loss = c->loss,
-                                            .factor = l->options.factor,
-                                            .class_weights =
-                                                l->class_weights == NULL ? NULL : *l->class_weights,
-                                            .position_weights = c->inputs[2].value,
-                                            .smoothing = l->options.smoothing};
+    const ashlar_cross_entropy_args args = {
+        .steps = x->extent.steps,
+        .batch = x->extent.rows,
+        .lengths = x->extent.lengths_at,
+        .classes = x->width,
+        .logits = x->value,
+        .targets = c->inputs[1].value,
+        .weight = c->weight,
+        .weight_at = c->weight_at,
+        .dlogits = x->gradient,
+        .scale = c->scale,
+        .work = c->work,
+        .loss = c->loss,
+        .factor = l->options.factor,
+        .class_weights = l->class_weights == NULL ? NULL : l->class_weights->device,
+        .position_weights = c->inputs[2].value,
+        .smoothing = l->options.smoothing};
     return ashlar__ops_cross_entropy(l->model->ops, &args, stream);
 }
 

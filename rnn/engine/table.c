@@ -119,7 +119,7 @@ static void list_phases(const ashlar_model *m, ashlar_walk_table *t) {
 
 /* ---- when buffers are live ---- */
 
-/* There is room: new_table(). */
+/* There is room: take_arrays(). */
 static size_t add_buffer(ashlar_walk_table *t, ashlar_walk_buffer buffer) {
     buffer.home = t->buffer_count;
     t->buffers[t->buffer_count] = buffer;
@@ -305,7 +305,7 @@ static ashlar_status take_arrays(const ashlar_model *m, ashlar_walk_table *t) {
     return ASHLAR_OK;
 }
 
-static ashlar_status fill_table(const ashlar_model *m, ashlar_walk_table *t) {
+static ashlar_status fill(const ashlar_model *m, ashlar_walk_table *t) {
     const bool predicts = t->key.walk == ASHLAR_WALK_PREDICT;
     ASHLAR_TRY(take_arrays(m, t));
     find_needed(m, t);
@@ -321,6 +321,14 @@ static ashlar_status fill_table(const ashlar_model *m, ashlar_walk_table *t) {
     return ASHLAR_OK;
 }
 
+static ashlar_status new_table(const ashlar_model *m, const ashlar_table_key *key,
+                               ashlar_walk_table **out) {
+    ashlar_walk_table *t;
+    ASHLAR_HOST_NEW(t, 1, "no host memory for a walk");
+    t->key = *key;
+    ASHLAR_HAND_OUT(fill(m, t), t, ashlar__walk_table_destroy, out);
+}
+
 ashlar_status ashlar__walk_table_get(ashlar_model *m, const ashlar_table_key *key,
                                      ashlar_walk_table **out) {
     ashlar_walk_table *t = m->tables;
@@ -328,13 +336,7 @@ ashlar_status ashlar__walk_table_get(ashlar_model *m, const ashlar_table_key *ke
         t = t->next;
     }
     if (t == NULL) {
-        ASHLAR_HOST_NEW(t, 1, "no host memory for a walk");
-        t->key = *key;
-        const ashlar_status status = fill_table(m, t);
-        if (status != ASHLAR_OK) {
-            ashlar__walk_table_destroy(t);
-            return status;
-        }
+        ASHLAR_TRY(new_table(m, key, &t));
         t->next = m->tables;
         m->tables = t;
     }
@@ -533,7 +535,6 @@ static size_t bucket_of(const ashlar_walk_shape *shape) {
     return ashlar__random_mix(hash + shape->chunk) % ASHLAR_PLAN_BUCKETS;
 }
 
-/* A plan without its places. */
 static ashlar_status new_plan(const ashlar_model *m, const ashlar_walk_table *t,
                               const ashlar_walk_shape *shape, ashlar_walk_plan **out) {
     const size_t bytes = sizeof **out + t->buffer_count * sizeof(*out)->places[0];
@@ -542,8 +543,7 @@ static ashlar_status new_plan(const ashlar_model *m, const ashlar_walk_table *t,
     ASHLAR_FAIL_IF(plan == NULL, ASHLAR_EHOSTMEM, "no host memory for the plan of a walk");
     plan->shape = *shape;
     plan->carried_at = (size_t *)(void *)((char *)plan + bytes);
-    *out = plan;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(make_plan(m, t, plan), plan, ashlar__host_free, out);
 }
 
 /* Drop a bucket's oldest plans, so that a program whose batches all differ needs no more and more
@@ -564,11 +564,6 @@ ashlar_status ashlar__walk_plan_get(const ashlar_model *m, ashlar_walk_table *t,
     }
     if (plan == NULL) {
         ASHLAR_TRY(new_plan(m, t, shape, &plan));
-        const ashlar_status status = make_plan(m, t, plan);
-        if (status != ASHLAR_OK) {
-            ashlar__host_free(plan);
-            return status;
-        }
         drop_oldest(bucket);
         plan->next = *bucket;
         *bucket = plan;

@@ -77,11 +77,11 @@ static ashlar_status prepare(ashlar_model *m, ashlar_walk walk, const ashlar_mod
                              ashlar_stream stream, ashlar_walking *w) {
     ashlar_walk_shape shape;
     ashlar_walk_table *table;
-    *w = (ashlar_walking){.model = m,
-                          .batch = ASHLAR_OR_ZERO(ashlar_model_batch, given),
-                          .stream = stream,
-                          .chunk_count = 1};
+    *w = (ashlar_walking){.model = m, .stream = stream, .chunk_count = 1};
     ashlar_model_batch *b = &w->batch;
+    if (given != NULL) {
+        *b = *given;
+    }
     b->axes[ASHLAR_AXIS_TIME].steps = b->steps;
     b->axes[ASHLAR_AXIS_TIME].lengths = b->lengths;
     b->axes[ASHLAR_AXIS_TIME].lengths_at = b->lengths_at;
