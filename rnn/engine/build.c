@@ -145,12 +145,11 @@ ashlar_axis ashlar_model_axis(ashlar_model *m, ashlar_axis within) {
     return m->axis_count++;
 }
 
-static void add_tensor(ashlar_model *m, ashlar_tensor *tensor, ashlar_node *node, size_t number,
-                       const char *name, ashlar_axis axis, size_t width) {
+static void add_tensor(ashlar_model *m, ashlar_tensor *tensor, ashlar_node *node, const char *name,
+                       ashlar_axis axis, size_t width) {
     *tensor = (ashlar_tensor){.model = m,
                               .name = name,
                               .node = node,
-                              .number = number,
                               .index = m->tensor_count++,
                               .output = ASHLAR_NO_INDEX,
                               .axis = axis,
@@ -162,14 +161,13 @@ static void add_tensor(ashlar_model *m, ashlar_tensor *tensor, ashlar_node *node
 
 ashlar_tensor *ashlar__model_add_input(ashlar_model *m, const char *name, ashlar_axis axis,
                                        size_t width) {
-    ashlar_tensor *input = &m->inputs[m->input_count];
     char *copy = NULL;
     ashlar__model_fail(m, copy_text(m, name, &copy));
     if (copy == NULL) {
         return NULL;
     }
-    add_tensor(m, input, NULL, m->input_count++, copy, axis, width);
-    return input;
+    add_tensor(m, &m->inputs[m->input_count], NULL, copy, axis, width);
+    return &m->inputs[m->input_count++];
 }
 
 ashlar_tensor *ashlar_model_input(ashlar_model *m, const char *name, ashlar_axis axis,
@@ -246,7 +244,7 @@ ashlar_node *ashlar__model_add(ashlar_model *m, const ashlar_operation *operatio
         node->weights[i] = weights[i];
     }
     for (size_t i = 0; i < shape->output_count; i++) {
-        add_tensor(m, &node->outputs[i], node, i, node->name, shape->axes[i], shape->widths[i]);
+        add_tensor(m, &node->outputs[i], node, node->name, shape->axes[i], shape->widths[i]);
     }
     m->most_steps = most > 0 && (m->most_steps == 0 || most < m->most_steps) ? most : m->most_steps;
     return node;

@@ -15,7 +15,6 @@ struct ashlar_tensor {
     ashlar_model *model;
     const char *name;  /* the input's, or its operation's */
     ashlar_node *node; /* the operation that makes it; NULL: an input */
-    size_t number;     /* of the inputs, or of the operation's outputs */
     size_t index;      /* of all tensors */
     size_t output;     /* of the outputs; ASHLAR_NO_INDEX: not handed out */
     ashlar_axis axis;
@@ -61,8 +60,6 @@ typedef struct ashlar_walk_buffer {
     const ashlar_tensor *tensor; /* of a value or gradient; else NULL */
     const ashlar_node *node;     /* whose it is; NULL: the walk's */
     const char *role;
-    ashlar_phase phase; /* of a workspace */
-    ashlar_axis axis;   /* of lengths */
     size_t first, last;
     size_t home;
 } ashlar_walk_buffer;

@@ -194,24 +194,23 @@ static void add_buffers(const ashlar_model *m, ashlar_walk_table *t) {
         const ashlar_node *node = t->phases[p].node;
         const ashlar_phase phase = t->phases[p].phase;
         ashlar_walk_node *w = &t->nodes[node->index];
-        const ashlar_walk_buffer own = {.node = node, .phase = phase, .first = p, .last = p};
-        w->work[phase] = add_buffer(t, own);
-        t->buffers[w->work[phase]].role = "workspace";
+        w->work[phase] = add_buffer(
+            t, (ashlar_walk_buffer){.node = node, .role = "workspace", .first = p, .last = p});
         if (phase == ASHLAR_PHASE_FORWARD) {
             add_values(t, node, p);
         }
         if (phase == ASHLAR_PHASE_FORWARD && w->has_backward) {
-            w->kept = add_buffer(t, own);
-            t->buffers[w->kept].role = "kept for backward";
-            live_until(t, w->kept, last_phase(w));
+            w->kept = add_buffer(t, (ashlar_walk_buffer){.node = node,
+                                                         .role = "kept for backward",
+                                                         .first = p,
+                                                         .last = last_phase(w)});
         }
         if (t->key.walk == ASHLAR_WALK_TRAIN && phase == ashlar__walk_gradient_phase(node)) {
             add_gradients(t, node, p);
         }
     }
     for (ashlar_axis axis = ASHLAR_AXIS_TIME; axis < m->axis_count; axis++) {
-        t->lengths[axis] =
-            add_buffer(t, (ashlar_walk_buffer){.role = "lengths", .axis = axis, .last = last});
+        t->lengths[axis] = add_buffer(t, (ashlar_walk_buffer){.role = "lengths", .last = last});
     }
     t->borders = add_buffer(t, (ashlar_walk_buffer){.role = "states between chunks", .last = last});
 }

@@ -188,7 +188,7 @@ static void *in_batch(const ashlar_walking *w, const ashlar_tensor *tensor, cons
 static void *value_of(const ashlar_walking *w, const ashlar_tensor *tensor) {
     const ashlar_walk_tensor *t = &w->table->tensors[tensor->index];
     if (tensor->node == NULL) {
-        return in_batch(w, tensor, w->batch.inputs[tensor->number]);
+        return in_batch(w, tensor, w->batch.inputs[tensor - w->model->inputs]);
     }
     return t->value == ASHLAR_NO_INDEX && tensor->output != ASHLAR_NO_INDEX &&
                    w->batch.outputs != NULL
@@ -199,7 +199,7 @@ static void *value_of(const ashlar_walking *w, const ashlar_tensor *tensor) {
 static void *gradient_of(const ashlar_walking *w, const ashlar_tensor *tensor) {
     const ashlar_walk_tensor *t = &w->table->tensors[tensor->index];
     return tensor->node == NULL && t->has_gradient
-               ? in_batch(w, tensor, w->batch.input_gradients[tensor->number])
+               ? in_batch(w, tensor, w->batch.input_gradients[tensor - w->model->inputs])
                : in_block(w, t->gradient);
 }
 
