@@ -79,7 +79,7 @@ typedef enum ashlar_gradient_use {
 /* What a walk has of an operation: numbers of its phases and buffers, or ASHLAR_NO_INDEX. */
 typedef struct ashlar_walk_node {
     bool is_needed, has_backward, has_weight_gradients;
-    bool leads_to_loss;    /* its outputs' gradients are not all 0 */
+    bool leads_to_loss;    /* a loss that counts has a gradient for its outputs */
     bool leads_to_carried; /* to states that go from one call to the next */
     size_t phases[ASHLAR_PHASE_COUNT];
     size_t kept, work[ASHLAR_PHASE_COUNT];
