@@ -25,8 +25,6 @@ ashlar_model *ashlar__model_new(ashlar_allocator *allocator, ashlar_dtype dtype,
                             .allocator = allocator,
                             .dtype = dtype,
                             .ops = root != NULL ? root->ops : NULL,
-                            .last_node = &m->nodes,
-                            .last_tensor = &m->tensors,
                             .axis_count = ASHLAR_AXIS_TIME + 1,
                             .seed = 1};
     }
@@ -55,17 +53,13 @@ static void free_tables(ashlar_model *m) {
 }
 
 static void free_nodes(ashlar_model *m) {
-    for (ashlar_node *node = m->nodes, *next; node != NULL; node = next) {
-        next = node->next;
-        if (node->operation.destroy != NULL) {
-            node->operation.destroy(node->operation.user);
+    for (size_t n = 0; n < m->node_count; n++) {
+        if (m->nodes[n]->operation.destroy != NULL) {
+            m->nodes[n]->operation.destroy(m->nodes[n]->operation.user);
         }
-        ashlar__host_free(node);
+        ashlar__host_free(m->nodes[n]);
     }
-    for (ashlar_tensor *tensor = m->tensors, *next; tensor != NULL; tensor = next) {
-        next = tensor->next;
-        ashlar__host_free(tensor);
-    }
+    ashlar__host_free(m->nodes);
 }
 
 void ashlar_model_destroy(ashlar_model *m) {
@@ -87,7 +81,7 @@ void ashlar_model_destroy(ashlar_model *m) {
     free_nodes(m);
     for (ashlar_model_constant *c = m->constants, *next; c != NULL; c = next) {
         next = c->next;
-        ASHLAR_IGNORE(ashlar_free(m->allocator, (void *)(uintptr_t)c->device)); /* likewise */
+        ASHLAR_IGNORE(ashlar_free(m->allocator, c->device)); /* likewise */
         ashlar__host_free(c);
     }
     for (size_t i = 0; i < m->text_count; i++) {
@@ -119,24 +113,19 @@ static ashlar_status copy_text(ashlar_model *m, const char *text, char **out) {
     return ASHLAR_OK;
 }
 
-char *ashlar__model_text(ashlar_model *m, const char *text) {
-    char *copy = NULL;
-    ashlar__model_fail(m, copy_text(m, text, &copy));
-    return copy;
-}
-
 bool ashlar__model_accepts(ashlar_model *m, const char *what, ashlar_tensor *const *tensors,
-                           size_t count) {
-    if (m->root->status == ASHLAR_OK && (m->root->is_committed || m->is_closed)) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: %s is declared after the commit, or the end "
-                          "of its loop",
-                          what);
-    }
+                           size_t count, size_t vectors) {
+    ASHLAR_MODEL_FAIL_IF(m, m->root->is_committed || m->is_closed,
+                         "model: %s is declared after the commit, or the end of its loop", what);
     for (size_t i = 0; i < count && m->root->status == ASHLAR_OK; i++) {
-        if (tensors[i] == NULL || tensors[i]->model != m) {
+        const ashlar_tensor *t = tensors[i];
+        if (t == NULL || t->model != m) {
             ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: input %zu of %s is %s", i, what,
-                              tensors[i] == NULL ? "NULL" : "another model's");
+                              t == NULL ? "NULL" : "another model's");
+        } else if (i < vectors && (t->width == 0 || t->layers > 0)) {
+            ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
+                              "model: %s reads %s, which has %s; it needs vectors", what, t->name,
+                              t->width == 0 ? "tokens" : "the states of layers");
         }
     }
     return m->root->status == ASHLAR_OK;
@@ -145,12 +134,10 @@ bool ashlar__model_accepts(ashlar_model *m, const char *what, ashlar_tensor *con
 /* ---- tensors and operations ---- */
 
 ashlar_axis ashlar_model_axis(ashlar_model *m, ashlar_axis within) {
-    if (m->root->status == ASHLAR_OK && m->axis_count == ASHLAR_AXIS_MAX) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: more than %d axes", ASHLAR_AXIS_MAX);
-    }
-    if (m->root->status == ASHLAR_OK && within >= m->axis_count) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: there is no axis %u to be within", within);
-    }
+    ASHLAR_MODEL_FAIL_IF(m, m->axis_count == ASHLAR_AXIS_MAX, "model: more than %d axes",
+                         ASHLAR_AXIS_MAX);
+    ASHLAR_MODEL_FAIL_IF(m, within >= m->axis_count, "model: there is no axis %u to be within",
+                         within);
     if (m->root->status != ASHLAR_OK) {
         return ASHLAR_AXIS_NONE;
     }
@@ -158,104 +145,123 @@ ashlar_axis ashlar_model_axis(ashlar_model *m, ashlar_axis within) {
     return m->axis_count++;
 }
 
-static ashlar_tensor *add_tensor(ashlar_model *m, const char *name, ashlar_axis axis,
-                                 size_t width) {
-    ashlar_tensor *tensor = ashlar__host_calloc(1, sizeof *tensor);
-    if (tensor == NULL) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EHOSTMEM, "no host memory for a model's tensors");
-        return NULL;
-    }
+static void add_tensor(ashlar_model *m, ashlar_tensor *tensor, ashlar_node *node, const char *name,
+                       ashlar_axis axis, size_t width) {
     *tensor = (ashlar_tensor){.model = m,
                               .name = name,
+                              .node = node,
                               .index = m->tensor_count++,
                               .output = ASHLAR_NO_INDEX,
                               .axis = axis,
                               .width = width};
-    *m->last_tensor = tensor;
-    m->last_tensor = &tensor->next;
     for (ashlar_axis a = axis; a != ASHLAR_AXIS_NONE; a = m->within[a]) {
         m->used_axes |= (size_t)1 << a;
     }
-    return tensor;
 }
 
 ashlar_tensor *ashlar__model_add_input(ashlar_model *m, const char *name, ashlar_axis axis,
                                        size_t width) {
-    const char *copy = ashlar__model_text(m, name);
-    ashlar_tensor *tensor = copy == NULL ? NULL : add_tensor(m, copy, axis, width);
-    if (tensor != NULL) {
-        tensor->number = m->input_count;
-        m->inputs[m->input_count++] = tensor;
+    char *copy = NULL;
+    ashlar__model_fail(m, copy_text(m, name, &copy));
+    if (copy == NULL) {
+        return NULL;
     }
-    return tensor;
+    add_tensor(m, &m->inputs[m->input_count], NULL, copy, axis, width);
+    return &m->inputs[m->input_count++];
 }
 
 ashlar_tensor *ashlar_model_input(ashlar_model *m, const char *name, ashlar_axis axis,
                                   size_t width) {
-    if (!ashlar__model_accepts(m, name, NULL, 0)) {
-        return NULL;
-    }
-    if (m->root != m) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: %s: the body of a loop has no inputs: take what "
-                          "it reads by ashlar_loop_step() or ashlar_loop_use()",
-                          name);
-        return NULL;
-    }
-    if (axis >= m->axis_count || m->input_count == ASHLAR_MODEL_OPERANDS) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: input %s: axis %u, number %zu; there are %u axes,"
-                          " and at most %d inputs",
-                          name, axis, m->input_count, m->axis_count, ASHLAR_MODEL_OPERANDS);
-        return NULL;
-    }
-    return ashlar__model_add_input(m, name, axis, width);
+    (void)ashlar__model_accepts(m, name, NULL, 0, 0);
+    ASHLAR_MODEL_FAIL_IF(m, m->root != m,
+                         "model: %s: the body of a loop has no inputs: take what it reads by "
+                         "ashlar_loop_step() or ashlar_loop_use()",
+                         name);
+    ASHLAR_MODEL_FAIL_IF(m, axis >= m->axis_count || m->input_count == ASHLAR_MODEL_OPERANDS,
+                         "model: input %s: axis %u, number %zu; there are %u axes, and at most %d "
+                         "inputs",
+                         name, axis, m->input_count, m->axis_count, ASHLAR_MODEL_OPERANDS);
+    return m->root->status == ASHLAR_OK ? ashlar__model_add_input(m, name, axis, width) : NULL;
 }
 
 void ashlar_model_output(ashlar_model *m, ashlar_tensor *tensor) {
-    if (!ashlar__model_accepts(m, "an output", &tensor, 1)) {
+    if (!ashlar__model_accepts(m, "an output", &tensor, 1, 0)) {
         return;
     }
-    if (m->root != m || tensor->node == NULL || tensor->output != ASHLAR_NO_INDEX ||
-        m->output_count == ASHLAR_MODEL_OPERANDS) {
-        ASHLAR_MODEL_FAIL(
-            m, ASHLAR_EINVAL,
-            "model: %s is an input, or in a loop, or an output already, or one of more "
-            "than %d",
-            tensor->name, ASHLAR_MODEL_OPERANDS);
-        return;
+    ASHLAR_MODEL_FAIL_IF(m,
+                         m->root != m || tensor->node == NULL ||
+                             tensor->output != ASHLAR_NO_INDEX ||
+                             m->output_count == ASHLAR_MODEL_OPERANDS,
+                         "model: %s is an input, or in a loop, or an output already, or one of "
+                         "more than %d",
+                         tensor->name, ASHLAR_MODEL_OPERANDS);
+    if (m->root->status == ASHLAR_OK) {
+        tensor->output = m->output_count;
+        m->outputs[m->output_count++] = tensor;
     }
-    tensor->output = m->output_count;
-    m->outputs[m->output_count++] = tensor;
+}
+
+static ashlar_status new_node(ashlar_model *m, const char *name, ashlar_node **out) {
+    char *copy;
+    ASHLAR_TRY(m->root->status);
+    ASHLAR_TRY(copy_text(m, name, &copy));
+    ASHLAR_HOST_GROW(m->nodes, &m->node_capacity, m->node_count,
+                     "no host memory for a model's operations");
+    ASHLAR_HOST_NEW(*out, 1, "no host memory for a model's operations");
+    (*out)->name = copy;
+    (*out)->index = m->node_count;
+    m->nodes[m->node_count++] = *out;
+    return ASHLAR_OK;
+}
+
+void *ashlar__model_user(ashlar_model *m, const void *user, size_t bytes) {
+    void *copy = ashlar__host_calloc(1, bytes);
+    if (copy == NULL) {
+        ASHLAR_MODEL_FAIL(m, ASHLAR_EHOSTMEM, "no host memory for a model's operations");
+        return NULL;
+    }
+    return memcpy(copy, user, bytes);
 }
 
 ashlar_node *ashlar__model_add(ashlar_model *m, const ashlar_operation *operation,
-                               const ashlar_operation_shape *shape, const char *layer) {
-    ashlar_node *node = ashlar__host_calloc(1, sizeof *node);
+                               const ashlar_operation_shape *shape, const char *layer,
+                               const size_t *weights) {
+    const size_t most = operation->most_steps;
+    ashlar_node *node = NULL;
+    ashlar__model_fail(m, new_node(m, layer != NULL ? layer : operation->name, &node));
     if (node == NULL) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EHOSTMEM, "no host memory for a model's operations");
         if (operation->destroy != NULL) {
             operation->destroy(operation->user);
         }
         return NULL;
     }
-    *node = (ashlar_node){.operation = *operation,
-                          .name = layer != NULL ? layer : operation->name,
-                          .index = m->node_count++,
-                          .input_count = shape->input_count};
-    *m->last_node = node;
-    m->last_node = &node->next;
+    node->operation = *operation;
+    node->input_count = shape->input_count;
+    node->output_count = shape->output_count;
+    node->weight_count = shape->weight_count;
     memcpy(node->inputs, shape->inputs, sizeof node->inputs);
-    for (size_t i = 0; i < shape->output_count; i++) {
-        ashlar_tensor *out = add_tensor(m, node->name, shape->axes[i], shape->widths[i]);
-        if (out == NULL) {
-            return NULL;
-        }
-        out->node = node;
-        out->number = i;
-        node->outputs[node->output_count++] = out;
+    for (size_t i = 0; i < shape->weight_count; i++) {
+        node->weights[i] = weights[i];
     }
+    for (size_t i = 0; i < shape->output_count; i++) {
+        add_tensor(m, &node->outputs[i], node, node->name, shape->axes[i], shape->widths[i]);
+    }
+    m->most_steps = most > 0 && (m->most_steps == 0 || most < m->most_steps) ? most : m->most_steps;
     return node;
+}
+
+ashlar_tensor *ashlar__model_one(ashlar_model *m, const ashlar_operation *operation,
+                                 const char *layer, ashlar_tensor *const *inputs,
+                                 size_t input_count, ashlar_axis axis, size_t width,
+                                 const size_t *weights, size_t weight_count) {
+    ashlar_operation_shape shape = {.input_count = input_count,
+                                    .output_count = operation->is_loss ? 0 : 1,
+                                    .weight_count = weight_count,
+                                    .axes = {axis},
+                                    .widths = {width}};
+    memcpy(shape.inputs, inputs, input_count * sizeof *inputs);
+    ashlar_node *node = ashlar__model_add(m, operation, &shape, layer, weights);
+    return node == NULL || operation->is_loss ? NULL : &node->outputs[0];
 }
 
 static bool shape_is_good(const ashlar_model *m, const ashlar_operation *o,
@@ -277,37 +283,25 @@ void ashlar_model_operation(ashlar_model *m, const ashlar_operation *operation,
                             const ashlar_operation_shape *shape,
                             ashlar_tensor *outputs[ASHLAR_OPERATION_OUTPUTS]) {
     const char *name = operation->name != NULL ? operation->name : "an operation";
-    const char *copy = NULL;
+    size_t weights[ASHLAR_OPERATION_WEIGHTS] = {0};
     if (outputs != NULL) {
         memset(outputs, 0, ASHLAR_OPERATION_OUTPUTS * sizeof *outputs);
     }
-    if (m->root->status == ASHLAR_OK && !shape_is_good(m, operation, shape)) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: operation %s has no name or queue(), or too many operands, or an "
-                          "output of no axis; a loss has no output, the others have one",
-                          name);
+    ASHLAR_MODEL_FAIL_IF(m, !shape_is_good(m, operation, shape),
+                         "model: operation %s has no name or queue(), or too many operands, or an "
+                         "output of no axis; a loss has no output, the others have one",
+                         name);
+    const bool is_accepted = ashlar__model_accepts(m, name, shape->inputs, shape->input_count, 0);
+    for (size_t i = 0; i < shape->weight_count && is_accepted; i++) {
+        weights[i] =
+            ashlar__model_weight(m, &(ashlar_model_weight){.name = shape->weight_names[i],
+                                                           .kind = ASHLAR_PART_WEIGHT,
+                                                           .rows = shape->weight_rows[i],
+                                                           .width = shape->weight_widths[i]});
     }
-    if (ashlar__model_accepts(m, name, shape->inputs, shape->input_count)) {
-        copy = ashlar__model_text(m, name);
-    }
-    if (copy == NULL) {
-        if (operation->destroy != NULL) {
-            operation->destroy(operation->user);
-        }
-        return;
-    }
-    ashlar_node *node = ashlar__model_add(m, operation, shape, copy);
-    for (size_t i = 0; i < shape->weight_count && node != NULL && m->root->status == ASHLAR_OK;
-         i++) {
-        const ashlar_model_weight weight = {.name = shape->weight_names[i],
-                                            .kind = ASHLAR_PART_WEIGHT,
-                                            .rows = shape->weight_rows[i],
-                                            .width = shape->weight_widths[i]};
-        node->weights[node->weight_count] = ashlar__model_weight(m, &weight);
-        node->weight_count++;
-    }
-    if (node != NULL && m->root->status == ASHLAR_OK && outputs != NULL) {
-        memcpy(outputs, node->outputs, sizeof node->outputs);
+    ashlar_node *node = ashlar__model_add(m, operation, shape, NULL, weights);
+    for (size_t i = 0; node != NULL && i < node->output_count && outputs != NULL; i++) {
+        outputs[i] = &node->outputs[i];
     }
 }
 
@@ -331,15 +325,12 @@ static size_t find_weight(const ashlar_model *m, const char *name) {
 }
 
 void ashlar_model_tie(ashlar_model *m, const char *tensor, const char *is) {
-    if (!ashlar__model_accepts(m, tensor, NULL, 0)) {
-        return;
+    (void)ashlar__model_accepts(m, tensor, NULL, 0, 0);
+    ASHLAR_MODEL_FAIL_IF(m, find_weight(m->root, tensor) < m->root->weight_count,
+                         "model: %s is tied to %s behind its layer; tie it before", tensor, is);
+    if (m->root->status == ASHLAR_OK) {
+        ashlar__model_fail(m, tie(m->root, tensor, is));
     }
-    if (find_weight(m->root, tensor) < m->root->weight_count) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: %s is tied to %s behind its layer; tie it before", tensor, is);
-        return;
-    }
-    ashlar__model_fail(m, tie(m->root, tensor, is));
 }
 
 static bool is_same(const ashlar_model_weight *a, const ashlar_model_weight *b) {
@@ -375,12 +366,8 @@ size_t ashlar__model_weight(ashlar_model *model, const ashlar_model_weight *weig
     }
     const size_t found = find_weight(m, name);
     if (found < m->weight_count) {
-        if (!is_same(&m->weights[found], weight)) {
-            ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                              "model: weight %s is declared before, in another "
-                              "shape",
-                              name);
-        }
+        ASHLAR_MODEL_FAIL_IF(m, !is_same(&m->weights[found], weight),
+                             "model: weight %s is declared before, in another shape", name);
         return found;
     }
     if (name != weight->name) {
@@ -393,36 +380,28 @@ size_t ashlar__model_weight(ashlar_model *model, const ashlar_model_weight *weig
     return status == ASHLAR_OK ? m->weight_count - 1 : ASHLAR_NO_INDEX;
 }
 
-const void *const *ashlar__model_constant(ashlar_model *model, const double *values, size_t count) {
+const ashlar_model_constant *ashlar__model_constant(ashlar_model *model, const double *values,
+                                                    size_t count) {
     ashlar_model *m = model->root;
-    ashlar_model_constant *c = ashlar__host_calloc(1, sizeof *c + count * sizeof c->values[0]);
+    const size_t bytes = count * ashlar_dtype_bytes(m->dtype);
+    ashlar_model_constant *c = ashlar__host_calloc(1, sizeof *c + bytes);
     if (c == NULL) {
         ASHLAR_MODEL_FAIL(m, ASHLAR_EHOSTMEM, "no host memory for %zu weights of classes", count);
         return NULL;
     }
-    c->count = count;
-    memcpy(c->values, values, count * sizeof *values);
+    c->bytes = bytes;
+    ashlar__convert(m->dtype, c->values, ASHLAR_F64, values, count);
     c->next = m->constants;
     m->constants = c;
-    return &c->device;
+    return c;
 }
 
 static ashlar_status upload(const ashlar_model *m, ashlar_model_constant *c, ashlar_stream stream) {
-    const size_t bytes = c->count * ashlar_dtype_bytes(m->dtype);
-    void *device = (void *)(uintptr_t)c->device;
-    char *host;
-    ASHLAR_HOST_NEW(host, bytes, "no host memory for %zu weights of classes", c->count);
-    ashlar__convert(m->dtype, host, ASHLAR_F64, c->values, c->count);
-    ashlar_status status = ASHLAR_OK;
-    if (device == NULL) {
-        status = ashlar_alloc_tagged(m->allocator, bytes, ASHLAR_TAG_WEIGHTS, stream, &device);
+    if (c->device == NULL) { /* a commit that failed later has taken it already */
+        ASHLAR_TRY(
+            ashlar_alloc_tagged(m->allocator, c->bytes, ASHLAR_TAG_WEIGHTS, stream, &c->device));
     }
-    if (status == ASHLAR_OK) {
-        c->device = device;
-        status = ashlar_copy_to_device(m->device, device, host, bytes, stream);
-    }
-    ashlar__host_free(host);
-    return status;
+    return ashlar_copy_to_device(m->device, c->device, c->values, c->bytes, stream);
 }
 
 /* Have the optimizer leave out what is frozen. */

@@ -2,40 +2,11 @@
  * over time, argmax. */
 #include <ashlar/model.h>
 
+#include <string.h>
+
 #include "allocator/base/host.h"
-#include "rnn/engine/operations.h"
+#include "rnn/engine/engine.h"
 #include "rnn/layer/ops.h"
-
-ashlar_tensor *ashlar__model_one(ashlar_model *m, const ashlar_operation *operation,
-                                 const char *layer, ashlar_tensor *const *inputs,
-                                 size_t input_count, ashlar_axis axis, size_t width,
-                                 const size_t *weights, size_t weight_count) {
-    ashlar_operation_shape shape = {.input_count = input_count,
-                                    .output_count = operation->is_loss ? 0 : 1,
-                                    .axes = {axis},
-                                    .widths = {width}};
-    memcpy(shape.inputs, inputs, input_count * sizeof *inputs);
-    ashlar_node *node = ashlar__model_add(m, operation, &shape,
-                                          layer == NULL ? NULL : ashlar__model_text(m, layer));
-    if (node == NULL || m->root->status != ASHLAR_OK) {
-        return NULL;
-    }
-    node->weight_count = weight_count;
-    for (size_t i = 0; i < weight_count; i++) {
-        node->weights[i] = weights[i];
-    }
-    return node->outputs[0];
-}
-
-bool ashlar__model_is_vector(ashlar_model *m, const char *what, const ashlar_tensor *tensor) {
-    if (tensor->width == 0 || tensor->layers > 0) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: %s reads %s, which has %s; it needs vectors",
-                          what, tensor->name,
-                          tensor->width == 0 ? "tokens" : "the states of layers");
-        return false;
-    }
-    return true;
-}
 
 /* What the operations of this file are made of. */
 typedef struct element {
@@ -43,16 +14,14 @@ typedef struct element {
     int kind;                  /* of elements or pools */
     double rate;               /* of dropout */
     uint32_t site;             /* of dropout */
-    size_t first;              /* column of a slice */
-    size_t layers, directions; /* of states */
+    bool is_part;              /* of columns: of one input, not all of it */
+    size_t pieces;             /* of columns */
+    size_t first;              /* column of the input */
+    size_t layers; /* of states, whose last ones are the pieces; 0: an ordinary tensor */
 } element;
 
 static size_t rows_of(const ashlar_operand_data *t) {
     return t->extent.steps * t->extent.rows;
-}
-
-static void destroy_element(void *user) {
-    ashlar__host_free(user);
 }
 
 /* Add an operation of this file. */
@@ -60,15 +29,10 @@ static ashlar_tensor *add(ashlar_model *m, const ashlar_operation *operation, co
                           ashlar_tensor *const *inputs, size_t count, ashlar_axis axis,
                           size_t width) {
     ashlar_operation o = *operation;
-    element *own = ashlar__host_calloc(1, sizeof *own);
-    if (own == NULL) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EHOSTMEM, "no host memory for a model's operations");
-        return NULL;
-    }
-    *own = *e;
-    own->model = m;
-    o.user = own;
-    o.destroy = destroy_element;
+    element own = *e;
+    own.model = m;
+    o.user = ashlar__model_user(m, &own, sizeof own);
+    o.destroy = ashlar__host_free;
     return ashlar__model_one(m, &o, NULL, inputs, count, axis, width, NULL, 0);
 }
 
@@ -87,24 +51,18 @@ static ashlar_status map(const element *e, ashlar_map_kind kind, const ashlar_op
                : ashlar__ops_map(e->model->ops, &args, stream);
 }
 
-static ashlar_status queue_add(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
-    const ashlar_operand_data *a = &c->inputs[0], *b = &c->inputs[1], *out = &c->outputs[0];
-    if (c->phase == ASHLAR_PHASE_FORWARD) {
-        return map(user, ASHLAR_MAP_ADD, out, a->value, b->value, out->value, stream);
-    }
-    ASHLAR_TRY(map(user, ASHLAR_MAP_COPY, out, out->gradient, NULL, b->gradient, stream));
-    return map(user, ASHLAR_MAP_COPY, out, out->gradient, NULL, a->gradient, stream);
-}
-
 /* The second gradient first: the other one may overwrite the output's. */
-static ashlar_status queue_multiply(void *user, const ashlar_operation_call *c,
-                                    ashlar_stream stream) {
+static ashlar_status queue_pair(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
+    const element *e = user;
+    const bool is_sum = e->kind == ASHLAR_ELEMENT_ADD;
+    const ashlar_map_kind kind = is_sum ? ASHLAR_MAP_ADD : ASHLAR_MAP_MULTIPLY;
+    const ashlar_map_kind back = is_sum ? ASHLAR_MAP_COPY : ASHLAR_MAP_MULTIPLY;
     const ashlar_operand_data *a = &c->inputs[0], *b = &c->inputs[1], *out = &c->outputs[0];
     if (c->phase == ASHLAR_PHASE_FORWARD) {
-        return map(user, ASHLAR_MAP_MULTIPLY, out, a->value, b->value, out->value, stream);
+        return map(e, kind, out, a->value, b->value, out->value, stream);
     }
-    ASHLAR_TRY(map(user, ASHLAR_MAP_MULTIPLY, out, out->gradient, a->value, b->gradient, stream));
-    return map(user, ASHLAR_MAP_MULTIPLY, out, out->gradient, b->value, a->gradient, stream);
+    ASHLAR_TRY(map(e, back, out, out->gradient, is_sum ? NULL : a->value, b->gradient, stream));
+    return map(e, back, out, out->gradient, is_sum ? NULL : b->value, a->gradient, stream);
 }
 
 static ashlar_status scale(const element *e, const ashlar_operand_data *shape, const void *a,
@@ -177,38 +135,29 @@ static ashlar_status queue_softmax(void *user, const ashlar_operation_call *c,
     return ashlar__ops_softmax_back(e->model->ops, &args, stream);
 }
 
-static bool are_pair(ashlar_model *m, const char *name, const ashlar_tensor *a,
-                     const ashlar_tensor *b, bool may_be_factors) {
-    if (a->axis != b->axis || (a->width != b->width && !(may_be_factors && b->width == 1))) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: %s: %s has width %zu on axis %u, %s width %zu on axis %u; they "
-                          "must be alike",
-                          name, a->name, a->width, a->axis, b->name, b->width, b->axis);
-        return false;
-    }
-    return true;
-}
-
 ashlar_tensor *ashlar_model_element(ashlar_model *m, ashlar_element_kind kind, ashlar_tensor *a,
                                     ashlar_tensor *b) {
     static ashlar_status (*const queues[])(void *, const ashlar_operation_call *, ashlar_stream) = {
-        queue_add,      queue_multiply, queue_function, queue_function,
-        queue_function, queue_softmax,  queue_mask};
+        queue_pair,     queue_pair,    queue_function, queue_function,
+        queue_function, queue_softmax, queue_mask};
     ASHLAR_TABLE_IS_FULL(queues, ASHLAR_ELEMENT_KIND_COUNT);
     if ((unsigned)kind >= ASHLAR_ELEMENT_KIND_COUNT) {
         ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: %d is no kind of elements", (int)kind);
         return NULL;
     }
-    const bool is_pair = kind == ASHLAR_ELEMENT_ADD || kind == ASHLAR_ELEMENT_MULTIPLY;
     const bool is_multiply = kind == ASHLAR_ELEMENT_MULTIPLY;
+    const size_t count = is_multiply || kind == ASHLAR_ELEMENT_ADD ? 2 : 1;
     ashlar_tensor *const inputs[] = {a, b};
     const char *name = kind_names[kind];
-    if (!ashlar__model_accepts(m, name, inputs, is_pair ? 2 : 1) ||
-        !ashlar__model_is_vector(m, name, a) ||
-        (is_pair &&
-         (!ashlar__model_is_vector(m, name, b) || !are_pair(m, name, a, b, is_multiply)))) {
+    if (!ashlar__model_accepts(m, name, inputs, count, count)) {
         return NULL;
     }
+    ASHLAR_MODEL_FAIL_IF(
+        m,
+        count == 2 &&
+            (a->axis != b->axis || (a->width != b->width && !(is_multiply && b->width == 1))),
+        "model: %s: %s has width %zu on axis %u, %s width %zu on axis %u; they must be alike", name,
+        a->name, a->width, a->axis, b->name, b->width, b->axis);
     const bool is_scale = is_multiply && a->width != b->width;
     const bool is_function = kind >= ASHLAR_ELEMENT_TANH && kind <= ASHLAR_ELEMENT_SOFTMAX;
     const ashlar_operation operation = {.name = name,
@@ -218,8 +167,7 @@ ashlar_tensor *ashlar_model_element(ashlar_model *m, ashlar_element_kind kind, a
                                         .reads_outputs = is_function ? 1 : 0,
                                         .value_in_place = true,
                                         .gradient_in_place = true};
-    return add(m, &operation, &(element){.kind = (int)kind}, inputs, is_pair ? 2 : 1, a->axis,
-               a->width);
+    return add(m, &operation, &(element){.kind = (int)kind}, inputs, count, a->axis, a->width);
 }
 
 /* ---- dropout ---- */
@@ -245,13 +193,11 @@ static ashlar_status queue_dropout(void *user, const ashlar_operation_call *c,
 }
 
 ashlar_tensor *ashlar_model_dropout(ashlar_model *m, ashlar_tensor *x, double rate) {
-    if (!ashlar__model_accepts(m, "dropout", &x, 1) || !ashlar__model_is_vector(m, "dropout", x)) {
+    if (!ashlar__model_accepts(m, "dropout", &x, 1, 1)) {
         return NULL;
     }
-    if (!(rate >= 0 && rate < 1)) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: a dropout of %g; it is 0 .. < 1", rate);
-        return NULL;
-    }
+    ASHLAR_MODEL_FAIL_IF(m, !(rate >= 0 && rate < 1), "model: a dropout of %g; it is 0 .. < 1",
+                         rate);
     const ashlar_operation operation = {.name = "dropout",
                                         .queue = queue_dropout,
                                         .is_local = true,
@@ -263,34 +209,37 @@ ashlar_tensor *ashlar_model_dropout(ashlar_model *m, ashlar_tensor *x, double ra
 
 /* ---- columns ---- */
 
-/* Copy columns of `from`, of `width` from `first` on, to columns of `to`. */
-static ashlar_status copy(const element *e, size_t rows, size_t width, const void *from,
-                          size_t from_stride, size_t first, void *to, size_t to_stride,
-                          size_t to_first, ashlar_stream stream) {
+/* Pieces of rows that lie side by side in the output: all columns of each input, or some of one; or
+ * of states [layers, B, P] the last ones, one for each direction, [B, directions * P]. */
+static ashlar_status queue_columns(void *user, const ashlar_operation_call *c,
+                                   ashlar_stream stream) {
+    const element *e = user;
+    const ashlar_operand_data *in = c->inputs, *out = &c->outputs[0];
     const size_t item = ashlar_dtype_bytes(e->model->dtype);
-    const ashlar_columns_args args = {.rows = rows,
-                                      .width = width,
-                                      .from = (const char *)from + first * item,
-                                      .from_stride = from_stride,
-                                      .to = (char *)to + to_first * item,
-                                      .to_stride = to_stride};
-    return ashlar__ops_copy_columns(e->model->ops, &args, stream);
-}
-
-static ashlar_status queue_concatenate(void *user, const ashlar_operation_call *c,
-                                       ashlar_stream stream) {
-    const ashlar_operand_data *out = &c->outputs[0];
-    size_t first = 0;
-    for (int i = 0; i < 2; i++) {
-        const ashlar_operand_data *in = &c->inputs[i];
-        if (c->phase == ASHLAR_PHASE_FORWARD) {
-            ASHLAR_TRY(copy(user, rows_of(out), in->width, in->value, in->width, 0, out->value,
-                            out->width, first, stream));
-        } else if (in->gradient != NULL) {
-            ASHLAR_TRY(copy(user, rows_of(out), in->width, out->gradient, out->width, first,
-                            in->gradient, in->width, 0, stream));
+    const bool is_forward = c->phase == ASHLAR_PHASE_FORWARD;
+    size_t column = 0;
+    if (e->is_part && !is_forward) {
+        ASHLAR_TRY(
+            ashlar_fill(e->model->device, in->gradient, 0, rows_of(in) * in->width * item, stream));
+    }
+    for (size_t i = 0; i < e->pieces; i++, in += !e->is_part) {
+        const size_t width = e->is_part ? out->width / e->pieces : in->width;
+        const size_t stride = e->layers > 0 ? width : in->width;
+        const size_t layer = e->layers - e->pieces + i;
+        const size_t at = e->layers > 0 ? layer * rows_of(out) * width : e->first;
+        char *inner = is_forward ? in->value : in->gradient;
+        char *outer = (char *)(is_forward ? out->value : out->gradient) + column * item;
+        if (inner != NULL) {
+            inner += at * item;
+            const ashlar_columns_args args = {.rows = rows_of(out),
+                                              .width = width,
+                                              .from = is_forward ? inner : outer,
+                                              .from_stride = is_forward ? stride : out->width,
+                                              .to = is_forward ? outer : inner,
+                                              .to_stride = is_forward ? out->width : stride};
+            ASHLAR_TRY(ashlar__ops_copy_columns(e->model->ops, &args, stream));
         }
-        first += in->width;
+        column += width;
     }
     return ASHLAR_OK;
 }
@@ -298,70 +247,29 @@ static ashlar_status queue_concatenate(void *user, const ashlar_operation_call *
 ashlar_tensor *ashlar_model_concatenate(ashlar_model *m, ashlar_tensor *a, ashlar_tensor *b) {
     static const char name[] = "concatenate";
     ashlar_tensor *const inputs[] = {a, b};
-    if (!ashlar__model_accepts(m, name, inputs, 2) || !ashlar__model_is_vector(m, name, a) ||
-        !ashlar__model_is_vector(m, name, b)) {
+    if (!ashlar__model_accepts(m, name, inputs, 2, 2)) {
         return NULL;
     }
-    if (a->axis != b->axis) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: %s: %s is on axis %u, %s on axis %u", name,
-                          a->name, a->axis, b->name, b->axis);
-        return NULL;
-    }
-    const ashlar_operation operation = {.name = name, .queue = queue_concatenate, .is_local = true};
-    return add(m, &operation, &(element){0}, inputs, 2, a->axis, a->width + b->width);
-}
-
-static ashlar_status clear(const element *e, const ashlar_operand_data *in, ashlar_stream stream) {
-    const size_t bytes = rows_of(in) * in->width * ashlar_dtype_bytes(e->model->dtype);
-    return ashlar_fill(e->model->device, in->gradient, 0, bytes, stream);
-}
-
-static ashlar_status queue_slice(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
-    const element *e = user;
-    const ashlar_operand_data *in = &c->inputs[0], *out = &c->outputs[0];
-    if (c->phase == ASHLAR_PHASE_FORWARD) {
-        return copy(e, rows_of(out), out->width, in->value, in->width, e->first, out->value,
-                    out->width, 0, stream);
-    }
-    ASHLAR_TRY(clear(e, in, stream));
-    return copy(e, rows_of(out), out->width, out->gradient, out->width, 0, in->gradient, in->width,
-                e->first, stream);
+    ASHLAR_MODEL_FAIL_IF(m, a->axis != b->axis, "model: %s: %s is on axis %u, %s on axis %u", name,
+                         a->name, a->axis, b->name, b->axis);
+    const ashlar_operation operation = {.name = name, .queue = queue_columns, .is_local = true};
+    return add(m, &operation, &(element){.pieces = 2}, inputs, 2, a->axis, a->width + b->width);
 }
 
 ashlar_tensor *ashlar_model_slice(ashlar_model *m, ashlar_tensor *x, size_t first, size_t width) {
-    if (!ashlar__model_accepts(m, "slice", &x, 1) || !ashlar__model_is_vector(m, "slice", x)) {
+    if (!ashlar__model_accepts(m, "slice", &x, 1, 1)) {
         return NULL;
     }
-    if (width == 0 || first > x->width || width > x->width - first) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: slice: columns %zu to %zu of %s, which has %zu",
-                          first, first + width, x->name, x->width);
-        return NULL;
-    }
-    const ashlar_operation operation = {.name = "slice", .queue = queue_slice, .is_local = true};
-    return add(m, &operation, &(element){.first = first}, &x, 1, x->axis, width);
-}
-
-/* States [layers, B, P], of which the last ones, one for each direction, lie side by side in a row
- * [B, directions * P]. */
-static ashlar_status queue_last_layer(void *user, const ashlar_operation_call *c,
-                                      ashlar_stream stream) {
-    const element *e = user;
-    const ashlar_operand_data *in = &c->inputs[0], *out = &c->outputs[0];
-    const size_t rows = rows_of(out), width = in->width / e->layers;
-    const bool is_forward = c->phase == ASHLAR_PHASE_FORWARD;
-    ASHLAR_TRY(is_forward ? ASHLAR_OK : clear(e, in, stream));
-    for (size_t d = 0; d < e->directions; d++) {
-        const size_t at = (e->layers - e->directions + d) * rows * width;
-        ASHLAR_TRY(is_forward ? copy(e, rows, width, in->value, width, at, out->value, out->width,
-                                     d * width, stream)
-                              : copy(e, rows, width, out->gradient, out->width, d * width,
-                                     in->gradient, width, at, stream));
-    }
-    return ASHLAR_OK;
+    ASHLAR_MODEL_FAIL_IF(m, width == 0 || first > x->width || width > x->width - first,
+                         "model: slice: columns %zu to %zu of %s, which has %zu", first,
+                         first + width, x->name, x->width);
+    const ashlar_operation operation = {.name = "slice", .queue = queue_columns, .is_local = true};
+    const element e = {.is_part = true, .pieces = 1, .first = first};
+    return add(m, &operation, &e, &x, 1, x->axis, width);
 }
 
 ashlar_tensor *ashlar_model_last_layer(ashlar_model *m, ashlar_tensor *h) {
-    if (!ashlar__model_accepts(m, "last layer", &h, 1)) {
+    if (!ashlar__model_accepts(m, "last layer", &h, 1, 0)) {
         return NULL;
     }
     if (h->layers == 0) {
@@ -369,8 +277,8 @@ ashlar_tensor *ashlar_model_last_layer(ashlar_model *m, ashlar_tensor *h) {
                           h->name);
         return NULL;
     }
-    const ashlar_operation operation = {.name = "last layer", .queue = queue_last_layer};
-    const element e = {.layers = h->layers, .directions = h->directions};
+    const ashlar_operation operation = {.name = "last layer", .queue = queue_columns};
+    const element e = {.is_part = true, .pieces = h->directions, .layers = h->layers};
     return add(m, &operation, &e, &h, 1, h->axis, h->width / h->layers * h->directions);
 }
 
@@ -393,14 +301,12 @@ static ashlar_status queue_pool(void *user, const ashlar_operation_call *c, ashl
 }
 
 ashlar_tensor *ashlar_model_pool(ashlar_model *m, ashlar_pool_kind kind, ashlar_tensor *x) {
-    if (!ashlar__model_accepts(m, "pool", &x, 1) || !ashlar__model_is_vector(m, "pool", x)) {
+    if (!ashlar__model_accepts(m, "pool", &x, 1, 1)) {
         return NULL;
     }
-    if (x->axis == ASHLAR_AXIS_NONE || (unsigned)kind >= ASHLAR_POOL_KIND_COUNT) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: pool: %s is on no axis of time, or %d no kind",
-                          x->name, (int)kind);
-        return NULL;
-    }
+    ASHLAR_MODEL_FAIL_IF(m, x->axis == ASHLAR_AXIS_NONE || (unsigned)kind >= ASHLAR_POOL_KIND_COUNT,
+                         "model: pool: %s is on no axis of time, or %d no kind", x->name,
+                         (int)kind);
     const bool is_max = kind == ASHLAR_POOL_MAX;
     const ashlar_operation operation = {.name = "pool",
                                         .queue = queue_pool,
@@ -421,7 +327,7 @@ static ashlar_status queue_argmax(void *user, const ashlar_operation_call *c,
 }
 
 ashlar_tensor *ashlar_model_argmax(ashlar_model *m, ashlar_tensor *x) {
-    if (!ashlar__model_accepts(m, "argmax", &x, 1) || !ashlar__model_is_vector(m, "argmax", x)) {
+    if (!ashlar__model_accepts(m, "argmax", &x, 1, 1)) {
         return NULL;
     }
     const ashlar_operation operation = {

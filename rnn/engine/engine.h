@@ -12,11 +12,9 @@
 typedef struct ashlar_node ashlar_node;
 
 struct ashlar_tensor {
-    ashlar_tensor *next; /* of the model's */
     ashlar_model *model;
     const char *name;  /* the input's, or its operation's */
     ashlar_node *node; /* the operation that makes it; NULL: an input */
-    size_t number;     /* of the inputs, or of the operation's outputs */
     size_t index;      /* of all tensors */
     size_t output;     /* of the outputs; ASHLAR_NO_INDEX: not handed out */
     ashlar_axis axis;
@@ -37,15 +35,14 @@ typedef struct ashlar_model_weight {
     size_t tensor_count; /* 0 before commit */
 } ashlar_model_weight;
 
-/* An operation in a model. */
+/* An operation in a model, and the tensors it makes. */
 struct ashlar_node {
-    ashlar_node *next;
     ashlar_operation operation;
     const char *name; /* for errors and lists: the layer's, or the operation's */
     size_t index;
     size_t input_count, output_count, weight_count;
     ashlar_tensor *inputs[ASHLAR_OPERATION_INPUTS];
-    ashlar_tensor *outputs[ASHLAR_OPERATION_OUTPUTS];
+    ashlar_tensor outputs[ASHLAR_OPERATION_OUTPUTS];
     size_t weights[ASHLAR_OPERATION_WEIGHTS]; /* numbers of the model's weights */
     const ashlar_model *body;                 /* of a loop; else NULL */
 };
@@ -63,11 +60,14 @@ typedef struct ashlar_walk_buffer {
     const ashlar_tensor *tensor; /* of a value or gradient; else NULL */
     const ashlar_node *node;     /* whose it is; NULL: the walk's */
     const char *role;
-    ashlar_phase phase; /* of a workspace */
-    ashlar_axis axis;   /* of lengths */
     size_t first, last;
     size_t home;
 } ashlar_walk_buffer;
+
+/* The phase in which an operation writes the gradients of its inputs. */
+static inline ashlar_phase ashlar__walk_gradient_phase(const ashlar_node *node) {
+    return node->operation.is_loss ? ASHLAR_PHASE_FORWARD : ASHLAR_PHASE_BACKWARD;
+}
 
 /* What becomes of the gradient of an input. */
 typedef enum ashlar_gradient_use {
@@ -76,10 +76,12 @@ typedef enum ashlar_gradient_use {
     ASHLAR_GRADIENT_ADDED, /* written beside the others', and added to them */
 } ashlar_gradient_use;
 
-/* What a walk has of an operation: numbers of buffers, or ASHLAR_NO_INDEX. */
+/* What a walk has of an operation: numbers of its phases and buffers, or ASHLAR_NO_INDEX. */
 typedef struct ashlar_walk_node {
     bool is_needed, has_backward, has_weight_gradients;
+    bool leads_to_loss;    /* a loss that counts has a gradient for its outputs */
     bool leads_to_carried; /* to states that go from one call to the next */
+    size_t phases[ASHLAR_PHASE_COUNT];
     size_t kept, work[ASHLAR_PHASE_COUNT];
     ashlar_gradient_use uses[ASHLAR_OPERATION_INPUTS];
     size_t beside[ASHLAR_OPERATION_INPUTS];
@@ -134,7 +136,7 @@ typedef struct ashlar_walk_table {
     size_t phase_count, forward_count;
     size_t split; /* of a loop's body in training: the first phase of the backward sweep; else 0 */
     ashlar_walk_buffer *buffers;
-    size_t buffer_count, buffer_capacity;
+    size_t buffer_count;
     ashlar_walk_node *nodes;                  /* [model->node_count] */
     ashlar_walk_tensor *tensors;              /* [model->tensor_count] */
     size_t lengths[ASHLAR_AXIS_MAX], borders; /* numbers of buffers */
@@ -152,12 +154,12 @@ typedef struct ashlar_model_tied {
     bool is_used; /* a layer has declared `tensor` since */
 } ashlar_model_tied;
 
-/* Values that a loss reads, in device memory from the commit on. */
+/* Values that a loss reads. */
 typedef struct ashlar_model_constant {
     struct ashlar_model_constant *next;
-    const void *device;
-    size_t count;
-    double values[]; /* [count] */
+    void *device; /* from the commit on */
+    size_t bytes;
+    char values[]; /* the same on the host, of the model's type */
 } ashlar_model_constant;
 
 struct ashlar_model {
@@ -175,11 +177,11 @@ struct ashlar_model {
     bool is_closed;                   /* a body whose loop has ended */
     ashlar_status status;             /* the first error of a declaration ... */
     char detail[ASHLAR_DETAIL_BYTES]; /* ... and its detail */
-    ashlar_node *nodes, **last_node;
-    ashlar_tensor *tensors, **last_tensor;
-    size_t node_count, tensor_count, input_count, output_count;
+    ashlar_node **nodes;
+    size_t node_count, node_capacity, tensor_count, input_count, output_count;
     size_t site_count, layer_count; /* of the root: dropouts, recurrent layers, also in bodies */
-    ashlar_tensor *inputs[ASHLAR_MODEL_OPERANDS], *outputs[ASHLAR_MODEL_OPERANDS];
+    size_t most_steps;              /* the least of the operations', 0: none has one */
+    ashlar_tensor inputs[ASHLAR_MODEL_OPERANDS], *outputs[ASHLAR_MODEL_OPERANDS];
     ashlar_axis axis_count, within[ASHLAR_AXIS_MAX];
     size_t used_axes; /* bit i: a tensor lies on axis i or within it: batches have a length there */
     ashlar_model_weight *weights;
@@ -209,42 +211,54 @@ ashlar_tensor *ashlar__model_add_input(ashlar_model *model, const char *name, as
 /* Keep a declaration's failure, unless one was kept before. */
 void ashlar__model_fail(ashlar_model *model, ashlar_status status);
 
-/* A copy of a text that lives as long as the model; NULL: no host memory, which is kept as the
- * model's failure. */
-char *ashlar__model_text(ashlar_model *model, const char *text);
-
 /* Whether declarations may go on with these tensors: the model has not failed, is not committed,
  * and they are its own. `what` names the operation in errors. NULL tensors without a failure are
- * one. */
+ * one. The first `vectors` tensors must have vectors of the model's type, and be no sets of states.
+ */
 bool ashlar__model_accepts(ashlar_model *model, const char *what, ashlar_tensor *const *tensors,
-                           size_t count);
+                           size_t count, size_t vectors);
+
+/* What an operation's functions get as `user`: a copy for ashlar__host_free(). NULL after a
+ * failure, which is kept. */
+void *ashlar__model_user(ashlar_model *model, const void *user, size_t bytes);
 
 /* Add an operation, which is the model's from then on; the public ashlar_model_operation() is this
- * with checks. layer: its name in errors and of its weights; NULL: the operation's own. Returns
- * NULL after a failure. */
+ * with checks. Returns NULL after a failure, also if the declarations have one already.
+ *
+ * layer     its name in errors; NULL: the operation's own
+ * weights   their numbers, of ashlar__model_weight() */
 ashlar_node *ashlar__model_add(ashlar_model *model, const ashlar_operation *operation,
-                               const ashlar_operation_shape *shape, const char *layer);
+                               const ashlar_operation_shape *shape, const char *layer,
+                               const size_t *weights);
+
+/* The same for one output, or none if it is a loss; NULL after a failure, and for a loss. */
+ashlar_tensor *ashlar__model_one(ashlar_model *model, const ashlar_operation *operation,
+                                 const char *layer, ashlar_tensor *const *inputs,
+                                 size_t input_count, ashlar_axis axis, size_t width,
+                                 const size_t *weights, size_t weight_count);
 
 /* Declare a weight, or find the one of that name; ASHLAR_NO_INDEX after a failure. */
 size_t ashlar__model_weight(ashlar_model *model, const ashlar_model_weight *weight);
 
-/* Copy values that an operation reads as elements of the model's type; the result points to their
- * place in device memory, which is known from the commit on. NULL after a failure. */
-const void *const *ashlar__model_constant(ashlar_model *model, const double *values, size_t count);
+/* Copy values that an operation reads as elements of the model's type. NULL after a failure. */
+const ashlar_model_constant *ashlar__model_constant(ashlar_model *model, const double *values,
+                                                    size_t count);
 
 /* Give the copies back. Errors: those of ashlar_free(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_drop_prepared(ashlar_model *model);
 
-/* The bytes of a layer's prepared weights, which are of the type that the model says from then on,
- * and aligned to 64; 0: it has none, or the device reads them as they are. Queue the work that
- * fills them; the layer reads them from then on, while model->prepared is not NULL. */
-size_t ashlar__layer_prepared_bytes(const ashlar_node *node);
-ASHLAR_MUST_CHECK ashlar_status ashlar__layer_prepare(const ashlar_node *node, void *prepared,
-                                                      ashlar_stream stream);
-
 /* Fail with a detail, for a declaration. */
 #define ASHLAR_MODEL_FAIL(model, status, ...) \
     ashlar__model_fail((model), ashlar__fail((status), __VA_ARGS__))
+
+/* Fail with ASHLAR_EINVAL if `condition` holds. The caller may go on: ashlar__model_add() adds
+ * nothing then. */
+#define ASHLAR_MODEL_FAIL_IF(model, condition, ...)                 \
+    do {                                                            \
+        if (condition) {                                            \
+            ASHLAR_MODEL_FAIL((model), ASHLAR_EINVAL, __VA_ARGS__); \
+        }                                                           \
+    } while (0)
 
 /* The table of a walk, made when it is first asked for. Errors: ASHLAR_EHOSTMEM, ASHLAR_EINVAL
  * (TRAIN without a loss, PREDICT without an output). */
@@ -260,19 +274,19 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__walk_plan_get(const ashlar_model *model,
                                                       const ashlar_walk_shape *shape,
                                                       const ashlar_walk_plan **out);
 
-/* How long an axis is in a batch of this shape; lengths are left NULL. */
-ashlar_extent ashlar__walk_extent(const ashlar_model *model, const ashlar_walk_shape *shape,
-                                  ashlar_axis axis);
+/* How long each axis is in a batch of this shape; lengths are NULL. */
+void ashlar__walk_extents(const ashlar_model *model, const ashlar_walk_shape *shape,
+                          ashlar_extent extents[ASHLAR_AXIS_MAX]);
 
 /* Bytes of a tensor; SIZE_MAX: more than can be addressed. */
-size_t ashlar__walk_tensor_bytes(const ashlar_model *model, const ashlar_tensor *tensor,
-                                 const ashlar_walk_shape *shape);
+size_t ashlar__walk_tensor_bytes(const ashlar_tensor *tensor,
+                                 const ashlar_extent extents[ASHLAR_AXIS_MAX]);
 
 /* ---- a walk ---- */
 
 typedef struct ashlar_walking {
     ashlar_model *model;
-    const ashlar_model_batch *batch;
+    ashlar_model_batch batch; /* ASHLAR_AXIS_TIME is among its axes, too */
     const ashlar_walk_table *table;
     const ashlar_walk_plan *plan;
     ashlar_stream stream;

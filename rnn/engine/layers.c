@@ -2,11 +2,11 @@
 #include "rnn/engine/engine.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
-#include "rnn/engine/operations.h"
 #include "rnn/layer/backend.h"
 #include "rnn/layer/ops.h"
 #include "rnn/layer/rnn_cpu.h"
@@ -27,16 +27,13 @@ static size_t weight_of(ashlar_model *m, const char *name, const char *part, ash
                .name = full, .kind = kind, .rows = rows, .width = width, .is_bias = width == 0});
 }
 
-/* Whether a layer can be declared: its inputs are good, and its name fits. */
-static bool begin(ashlar_model *m, const char *name, ashlar_tensor *const *inputs, size_t count) {
+/* Whether a layer of one input can be declared: it is good, and the name fits. */
+static bool begin(ashlar_model *m, const char *name, ashlar_tensor *x, bool is_vector) {
     const char *what = name == NULL ? "a layer without a name" : name;
-    if (m->root->status == ASHLAR_OK &&
-        (name == NULL || strlen(name) + sizeof ".weight" > NAME_BYTES)) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: %.60s: a layer needs a name of at most %zu bytes", what,
-                          NAME_BYTES - sizeof ".weight");
-    }
-    return ashlar__model_accepts(m, what, inputs, count);
+    ASHLAR_MODEL_FAIL_IF(m, name == NULL || strlen(name) + sizeof ".weight" > NAME_BYTES,
+                         "model: %.60s: a layer needs a name of at most %zu bytes", what,
+                         NAME_BYTES - sizeof ".weight");
+    return ashlar__model_accepts(m, what, &x, 1, is_vector ? 1 : 0);
 }
 
 /* ---- embedding ---- */
@@ -61,17 +58,14 @@ static ashlar_status queue_embedding(void *user, const ashlar_operation_call *c,
 
 ashlar_tensor *ashlar_model_embedding(ashlar_model *m, const char *name, ashlar_tensor *tokens,
                                       size_t classes, size_t width) {
-    if (!begin(m, name, &tokens, 1)) {
+    if (!begin(m, name, tokens, false)) {
         return NULL;
     }
-    if (tokens->width != 0 || classes == 0 || width == 0) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: %s: %zu classes of width %zu, of %s, which has %s; an embedding "
-                          "reads tokens, and its sizes are at least 1",
-                          name, classes, width, tokens->name,
-                          tokens->width == 0 ? "tokens" : "vectors");
-        return NULL;
-    }
+    ASHLAR_MODEL_FAIL_IF(m, tokens->width != 0 || classes == 0 || width == 0,
+                         "model: %s: %zu classes of width %zu, of %s, which has %s; an embedding "
+                         "reads tokens, and its sizes are at least 1",
+                         name, classes, width, tokens->name,
+                         tokens->width == 0 ? "tokens" : "vectors");
     const ashlar_operation operation = {.name = "embedding",
                                         .queue = queue_embedding,
                                         .user = m->ops,
@@ -119,39 +113,23 @@ static ashlar_status queue_linear(void *user, const ashlar_operation_call *c,
                 : ashlar__ops_linear_backward)(l->model->ops, &args, stream);
 }
 
-static ashlar_tensor *add_linear(ashlar_model *m, const char *name, ashlar_tensor *x, size_t width,
-                                 bool has_bias) {
-    linear *l = ashlar__host_calloc(1, sizeof *l);
-    if (l == NULL) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EHOSTMEM, "no host memory for a layer");
+ashlar_tensor *ashlar_model_linear(ashlar_model *m, const char *name, ashlar_tensor *x,
+                                   size_t width, bool has_bias) {
+    if (!begin(m, name, x, true)) {
         return NULL;
     }
-    l->model = m;
-    const ashlar_operation operation = {.name = "linear",
-                                        .queue = queue_linear,
-                                        .user = l,
-                                        .destroy = ashlar__host_free,
-                                        .is_local = true,
-                                        .reads_inputs_for_weights = 1};
+    ASHLAR_MODEL_FAIL_IF(m, width == 0, "model: %s: a width of 0", name);
+    const ashlar_operation operation = {
+        .name = "linear",
+        .queue = queue_linear,
+        .user = ashlar__model_user(m, &(linear){.model = m}, sizeof(linear)),
+        .destroy = ashlar__host_free,
+        .is_local = true,
+        .reads_inputs_for_weights = 1};
     const size_t weights[] = {weight_of(m, name, "weight", ASHLAR_PART_WEIGHT, width, x->width),
                               has_bias ? weight_of(m, name, "bias", ASHLAR_PART_WEIGHT, width, 0)
                                        : 0};
     return ashlar__model_one(m, &operation, name, &x, 1, x->axis, width, weights, has_bias ? 2 : 1);
-}
-
-ashlar_tensor *ashlar_model_linear(ashlar_model *m, const char *name, ashlar_tensor *x,
-                                   size_t width, bool has_bias) {
-    if (!begin(m, name, &x, 1)) {
-        return NULL;
-    }
-    if (!ashlar__model_is_vector(m, name, x)) {
-        return NULL;
-    }
-    if (width == 0) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: %s: a width of 0", name);
-        return NULL;
-    }
-    return add_linear(m, name, x, width, has_bias);
 }
 
 /* ---- recurrent layers ---- */
@@ -164,8 +142,6 @@ typedef struct layer {
     void *prepared; /* the weights as walks read them that do not train; in model->prepared */
     bool may_read_padding; /* x past the lengths is finite */
     size_t number;         /* of the model's layers: each draws from a seed of its own */
-    int32_t *full;         /* [full_count] lengths for batches that give none */
-    size_t full_count;
 } layer;
 
 /* Between the seeds of layers; odd. */
@@ -179,9 +155,8 @@ static size_t state_bytes(const layer *l, size_t batch, size_t width) {
                                  ashlar_dtype_bytes(layout->config.dtype));
 }
 
-/* The layer in walks that do not train. */
-static ashlar_rnn *testing(const layer *l) {
-    return l->rnn_test != NULL ? l->rnn_test : l->rnn;
+static ashlar_rnn *rnn_of(const layer *l, bool trains) {
+    return !trains && l->rnn_test != NULL ? l->rnn_test : l->rnn;
 }
 
 static bool has_cells(const layer *l) {
@@ -193,27 +168,27 @@ static size_t cells_at(const layer *l, size_t batch) {
     return ashlar__round_up(state_bytes(l, batch, ashlar_rnn_layout_of(l->rnn)->state), AREA_ALIGN);
 }
 
-/* What a layer has beside its tensors. Where no backward pass follows a dropout, what it would keep
- * is scratch. */
-typedef struct areas {
-    size_t reserve;
-    size_t lengths_at, reserve_at; /* offsets in the workspace, of the second if it is scratch */
-    size_t work;                   /* all of the workspace */
-} areas;
+/* Whether a layer keeps what no backward pass reads, because it drops: that is scratch. */
+static bool has_scratch(const layer *l, const ashlar_operation_call *c) {
+    return !c->has_backward && c->trains && l->rnn_test != NULL;
+}
 
-static ashlar_status areas_of(const layer *l, const ashlar_operation_call *c, areas *out) {
+/* A workspace begins with lengths; what the back end works in lies behind them, and then scratch.
+ */
+static size_t lengths_bytes(const ashlar_operation_call *c) {
+    return ashlar__round_up(c->inputs[0].extent.rows * sizeof(int32_t), AREA_ALIGN);
+}
+
+static ashlar_status sizes_of(const layer *l, const ashlar_operation_call *c, size_t *kept,
+                              size_t *scratch_at) {
     const ashlar_extent *e = &c->inputs[0].extent;
-    const bool has_reserve = c->has_backward || (c->trains && l->rnn_test != NULL);
-    const ashlar_rnn *rnn = !c->trains && l->rnn_test != NULL ? l->rnn_test : l->rnn;
     size_t work;
-    *out = (areas){0};
-    ASHLAR_TRY(ashlar_rnn_sizes(rnn, e->steps, e->rows, has_reserve, &out->reserve, &work));
-    ASHLAR_FAIL_IF(
-        !ashlar__align_up(work, AREA_ALIGN, &out->lengths_at) ||
-            !ashlar__add(out->lengths_at, e->rows * sizeof(int32_t), &work) ||
-            !ashlar__align_up(work, AREA_ALIGN, &out->reserve_at) ||
-            !ashlar__add(out->reserve_at, c->has_backward ? 0 : out->reserve, &out->work),
-        ASHLAR_EOVERFLOW, "model: a workspace is too large to address");
+    ASHLAR_TRY(ashlar_rnn_sizes(rnn_of(l, c->trains), e->steps, e->rows,
+                                c->has_backward || has_scratch(l, c), kept, &work));
+    ASHLAR_FAIL_IF(!ashlar__add(work, lengths_bytes(c), &work) ||
+                       !ashlar__align_up(work, AREA_ALIGN, scratch_at) ||
+                       !ashlar__add(*scratch_at, *kept, &work),
+                   ASHLAR_EOVERFLOW, "model: a workspace is too large to address");
     return ASHLAR_OK;
 }
 
@@ -222,25 +197,19 @@ static ashlar_status size_layer(void *user, const ashlar_operation_call *c,
     const layer *l = user;
     const size_t rows = c->inputs[0].extent.rows;
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(l->rnn);
-    areas a;
+    size_t kept, work;
     ASHLAR_FAIL_IF(state_bytes(l, rows, layout->state) > SIZE_MAX / 4 ||
                        state_bytes(l, rows, layout->config.hidden) > SIZE_MAX / 4,
                    ASHLAR_EOVERFLOW, "model: a batch of %zu sequences is too large to address",
                    rows);
-    ASHLAR_TRY(areas_of(l, c, &a));
+    ASHLAR_TRY(sizes_of(l, c, &kept, &work));
+    work += has_scratch(l, c) ? kept : 0;
     *out = (ashlar_operation_sizes){
-        .kept_bytes = a.reserve,
-        .work_bytes = {a.work, a.work, a.work},
+        .kept_bytes = kept,
+        .work_bytes = {work, work, work},
         .carried_bytes =
             cells_at(l, rows) + (has_cells(l) ? state_bytes(l, rows, layout->config.hidden) : 0)};
     return ASHLAR_OK;
-}
-
-/* Whether somebody wants the states behind the last steps, or gives gradients of them. */
-static bool has_final_states(const ashlar_operation_call *c) {
-    return c->after != NULL || c->after_gradient != NULL || c->outputs[1].value != NULL ||
-           c->outputs[2].value != NULL || c->outputs[1].gradient != NULL ||
-           c->outputs[2].gradient != NULL;
 }
 
 /* A pair of states h, c for one side of a pass: those of the set that is carried, if there is one;
@@ -259,106 +228,77 @@ static state_pair pick(const layer *l, const ashlar_operation_call *call, const 
                         has_cells(l) ? carried + cells_at(l, call->inputs[0].extent.rows) : NULL};
 }
 
-static ashlar_rnn_buffers buffers_of(const layer *l, const ashlar_operation_call *c,
-                                     const areas *a) {
-    const ashlar_operand_data *in = c->inputs, *out = c->outputs;
+static ashlar_status buffers_of(const layer *l, const ashlar_operation_call *c,
+                                ashlar_rnn_buffers *out) {
+    const ashlar_operand_data *in = c->inputs, *y = c->outputs;
     const state_pair before = pick(l, c, c->before, in[1].value, in[2].value);
-    const state_pair after = pick(l, c, c->after, out[1].value, out[2].value);
-    const state_pair dafter = pick(l, c, c->after_gradient, out[1].gradient, out[2].gradient);
+    const state_pair after = pick(l, c, c->after, y[1].value, y[2].value);
+    const state_pair dafter = pick(l, c, c->after_gradient, y[1].gradient, y[2].gradient);
     const state_pair dbefore = pick(l, c, c->before_gradient, in[1].gradient, in[2].gradient);
-    void *reserve = c->has_backward || a->reserve == 0 ? c->kept : (char *)c->work + a->reserve_at;
-    return (ashlar_rnn_buffers){.reserve = reserve,
-                                .work = c->work,
-                                .x = in[0].value,
-                                .hx = before.h,
-                                .cx = before.c,
-                                .weights = c->weights[0].value,
-                                .prepared =
-                                    !c->trains && l->model->prepared != NULL ? l->prepared : NULL,
-                                .y = out[0].value,
-                                .hy = after.h,
-                                .cy = after.c,
-                                .dy = out[0].gradient,
-                                .dhy = dafter.h,
-                                .dcy = dafter.c,
-                                .dx = in[0].gradient,
-                                .dhx = dbefore.h,
-                                .dcx = dbefore.c,
-                                .dweights = c->weights[0].gradient};
-}
-
-/* Lengths for a batch that gives none: all are `steps`. */
-static ashlar_status full_lengths(layer *l, const ashlar_extent *e, const int32_t **out) {
-    if (l->full_count < e->rows) {
-        int32_t *grown = ashlar__host_realloc(l->full, e->rows, sizeof *grown);
-        ASHLAR_FAIL_IF(grown == NULL, ASHLAR_EHOSTMEM, "no host memory for %zu lengths", e->rows);
-        l->full = grown;
-        l->full_count = e->rows;
+    const bool has_prepared = !c->trains && l->model->prepared != NULL;
+    size_t kept, scratch_at = 0;
+    if (has_scratch(l, c)) {
+        ASHLAR_TRY(sizes_of(l, c, &kept, &scratch_at));
     }
-    for (size_t b = 0; b < e->rows; b++) {
-        l->full[b] = (int32_t)e->steps;
-    }
-    *out = l->full;
+    *out = (ashlar_rnn_buffers){
+        .reserve = has_scratch(l, c) ? (char *)c->work + scratch_at : c->kept,
+        .work = (char *)c->work + lengths_bytes(c),
+        .x = in[0].value,
+        .hx = before.h,
+        .cx = before.c,
+        .weights = c->weights[0].value,
+        .prepared = has_prepared ? l->prepared : NULL,
+        .y = y[0].value,
+        .hy = after.h,
+        .cy = after.c,
+        .dy = y[0].gradient,
+        .dhy = dafter.h,
+        .dcy = dafter.c,
+        .dx = in[0].gradient,
+        .dhx = dbefore.h,
+        .dcx = dbefore.c,
+        .dweights = c->weights[0].gradient,
+    };
     return ASHLAR_OK;
 }
 
-static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_phase phase,
-                              const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b,
-                              ashlar_stream stream) {
-    return phase == ASHLAR_PHASE_FORWARD    ? ashlar_rnn_forward(rnn, batch, b, stream)
-           : phase == ASHLAR_PHASE_BACKWARD ? ashlar_rnn_backward_data(rnn, batch, b, stream)
-                                            : ashlar_rnn_backward_weights(rnn, batch, b, stream);
-}
-
-/* A pass that reads lengths in device memory when it runs. They are at least 1 there: what is
- * computed for a sequence that is over is not read. */
-static ashlar_status queue_varying(const layer *l, const ashlar_operation_call *c,
-                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b,
-                                   size_t lengths_at, ashlar_stream stream) {
-    const ashlar_rnn_pass passes[] = {ASHLAR_RNN_FORWARD, ASHLAR_RNN_BACKWARD_DATA,
-                                      ASHLAR_RNN_BACKWARD_WEIGHTS};
-    const ashlar_extent *e = &c->inputs[0].extent;
-    int32_t *const lengths = (int32_t *)(void *)((char *)c->work + lengths_at);
-    const ashlar_clip_lengths_args clip = {.batch = e->rows,
-                                           .steps = e->steps,
-                                           .least = 1,
-                                           .lengths = e->lengths_at,
-                                           .whole = e->steps,
-                                           .out = lengths};
-    const ashlar_rnn_varying varying = {lengths, c->seed_at};
-    ASHLAR_TRY(ashlar__ops_clip_lengths(l->model->ops, &clip, stream));
-    return ashlar__rnn_queue_varying(l->rnn, passes[c->phase], batch, b, &varying, stream);
-}
-
+/* Lengths that are read in device memory when the pass runs are at least 1 there: what is computed
+ * for a sequence that is over is not read. */
 static ashlar_status queue_layer(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
-    layer *l = user;
+    static const ashlar_rnn_pass passes[] = {ASHLAR_RNN_FORWARD, ASHLAR_RNN_BACKWARD_DATA,
+                                             ASHLAR_RNN_BACKWARD_WEIGHTS};
+    ASHLAR_TABLE_IS_FULL(passes, ASHLAR_PHASE_COUNT);
+    const layer *l = user;
     const ashlar_extent *e = &c->inputs[0].extent;
-    const ashlar_rnn *rnn = c->trains ? l->rnn : testing(l);
-    areas a;
-    ASHLAR_TRY(areas_of(l, c, &a));
-    const ashlar_rnn_buffers b = buffers_of(l, c, &a);
-    ashlar_rnn_batch batch = {.steps = e->steps,
-                              .batch = e->rows,
-                              .lengths = e->lengths,
-                              .dropout_seed = c->seed + l->number * LAYER_STRIDE,
-                              .dropout_restarts = c->is_replayed,
-                              .dropout_first = c->sequence_first,
-                              .dropout_stride = c->sequence_stride,
-                              .padding_is_free = l->may_read_padding && !has_final_states(c)};
+    const ashlar_rnn_varying varying = {c->work, c->seed_at};
+    ashlar_rnn_buffers b;
+    ASHLAR_TRY(buffers_of(l, c, &b));
+    const bool has_final_states = b.hy != NULL || b.cy != NULL || b.dhy != NULL || b.dcy != NULL;
+    const ashlar_rnn_batch batch = {.steps = e->steps,
+                                    .batch = e->rows,
+                                    .lengths = e->lengths,
+                                    .dropout_seed = c->seed + l->number * LAYER_STRIDE,
+                                    .dropout_restarts = c->is_replayed,
+                                    .dropout_first = c->sequence_first,
+                                    .dropout_stride = c->sequence_stride,
+                                    .padding_is_free = l->may_read_padding && !has_final_states};
     if (c->seed_at != NULL) {
-        return queue_varying(l, c, &batch, &b, a.lengths_at, stream);
+        const ashlar_clip_lengths_args clip = {.batch = e->rows,
+                                               .steps = e->steps,
+                                               .least = 1,
+                                               .lengths = e->lengths_at,
+                                               .whole = e->steps,
+                                               .out = c->work};
+        ASHLAR_TRY(ashlar__ops_clip_lengths(l->model->ops, &clip, stream));
     }
-    if (batch.lengths == NULL) {
-        ASHLAR_TRY(full_lengths(l, e, &batch.lengths));
-    }
-    return run_pass(rnn, c->phase, &batch, &b, stream);
+    return ashlar__rnn_queue(rnn_of(l, c->trains), passes[c->phase], &batch, &b,
+                             c->seed_at != NULL ? &varying : NULL, stream);
 }
 
 static void destroy_layer(void *user) {
     layer *l = user;
     ashlar_rnn_destroy(l->rnn_test);
     ashlar_rnn_destroy(l->rnn);
-    ashlar__host_free(l->full);
     ashlar__host_free(l);
 }
 
@@ -372,30 +312,23 @@ static ashlar_status create_layer(ashlar_model *m, const ashlar_rnn_config *conf
     if (config->dropout > 0) {
         ASHLAR_THEN(status, ashlar_rnn_create(m->device, &test, &l->rnn_test));
     }
-    if (status != ASHLAR_OK) {
-        destroy_layer(l);
-        return status;
-    }
-    *out = l;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(status, l, destroy_layer, out);
 }
 
 /* Initial states: each is the state of another layer of this width, or an input of it. */
-static bool are_states(ashlar_model *m, const char *name, const layer *l, ashlar_axis axis,
-                       ashlar_tensor *const *states, size_t count) {
+static void check_states(ashlar_model *m, const char *name, const layer *l, ashlar_axis axis,
+                         ashlar_tensor *const *states, size_t count) {
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(l->rnn);
     const size_t widths[] = {layout->pseudo_layers * layout->state,
                              layout->pseudo_layers * layout->config.hidden};
     for (size_t i = 0; i < count; i++) {
         const ashlar_tensor *s = states[i];
-        if (s != NULL && (s->model != m || s->axis != axis || s->width != widths[i])) {
-            ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                              "model: %s: state %s has width %zu on axis %u; give the state of a "
-                              "layer of the same size, or an input on axis %u of width %zu",
-                              name, s->name, s->width, s->axis, axis, widths[i]);
-        }
+        ASHLAR_MODEL_FAIL_IF(
+            m, s != NULL && (s->model != m || s->axis != axis || s->width != widths[i]),
+            "model: %s: state %s has width %zu on axis %u; give the state of a layer of the same "
+            "size, or an input on axis %u of width %zu",
+            name, s->name, s->width, s->axis, axis, widths[i]);
     }
-    return m->root->status == ASHLAR_OK;
 }
 
 /* The operation reads what its back end does: cuDNN reads outputs and states again. */
@@ -424,6 +357,7 @@ static ashlar_rnn_result add_layer(ashlar_model *m, const char *name, ashlar_ten
     const ashlar_operation operation = operation_of(l);
     ashlar_operation_shape shape = {.input_count = 1,
                                     .output_count = is_lstm ? 3 : 2,
+                                    .weight_count = 1,
                                     .inputs = {x},
                                     .axes = {x->axis, rows, rows},
                                     .widths = {layout->output,
@@ -436,43 +370,38 @@ static ashlar_rnn_result add_layer(ashlar_model *m, const char *name, ashlar_ten
     }
     l->number = m->root->layer_count++;
     l->may_read_padding = x->node != NULL;
-    const ashlar_model_weight weight = {.name = name, .kind = ASHLAR_PART_RNN, .layout = layout};
-    ashlar_node *node = ashlar__model_add(m, &operation, &shape, ashlar__model_text(m, name));
+    const size_t weight = ashlar__model_weight(
+        m, &(ashlar_model_weight){.name = name, .kind = ASHLAR_PART_RNN, .layout = layout});
+    ashlar_node *node = ashlar__model_add(m, &operation, &shape, name, &weight);
     if (node == NULL) {
         return (ashlar_rnn_result){0};
     }
-    node->weights[0] = ashlar__model_weight(m, &weight);
-    node->weight_count = 1;
     for (size_t i = 1; i < node->output_count; i++) {
-        node->outputs[i]->layers = layout->pseudo_layers;
-        node->outputs[i]->directions = layout->config.directions;
+        node->outputs[i].layers = layout->pseudo_layers;
+        node->outputs[i].directions = layout->config.directions;
     }
-    return m->root->status == ASHLAR_OK
-               ? (ashlar_rnn_result){node->outputs[0], node->outputs[1], node->outputs[2]}
-               : (ashlar_rnn_result){0};
+    return (ashlar_rnn_result){&node->outputs[0], &node->outputs[1],
+                               is_lstm ? &node->outputs[2] : NULL};
 }
 
 ashlar_rnn_result ashlar_model_rnn(ashlar_model *m, const char *name, ashlar_tensor *x,
                                    const ashlar_rnn_config *config,
                                    const ashlar_rnn_states *states) {
-    const ashlar_rnn_states given = states == NULL ? (ashlar_rnn_states){0} : *states;
+    const ashlar_rnn_states given = ASHLAR_OR_ZERO(ashlar_rnn_states, states);
     ashlar_tensor *const initial[] = {given.h, given.c};
     ashlar_rnn_config c = *config;
     layer *l = NULL;
-    if (!begin(m, name, &x, 1) || !ashlar__model_is_vector(m, name, x)) {
+    if (!begin(m, name, x, true)) {
         return (ashlar_rnn_result){0};
     }
     c.input = c.input == 0 ? x->width : c.input;
     c.dtype = m->dtype;
-    if (c.input != x->width ||
-        (given.c != NULL) != (given.h != NULL && c.cell == ASHLAR_RNN_LSTM)) {
-        ASHLAR_MODEL_FAIL(
-            m, ASHLAR_EINVAL,
-            "model: %s reads %s of width %zu; its config's input is %zu, and it has c with h for "
-            "an LSTM alone",
-            name, x->name, x->width, c.input);
-        return (ashlar_rnn_result){0};
-    }
+    ASHLAR_MODEL_FAIL_IF(
+        m,
+        c.input != x->width || (given.c != NULL) != (given.h != NULL && c.cell == ASHLAR_RNN_LSTM),
+        "model: %s reads %s of width %zu; its config's input is %zu, and it has c with h for an "
+        "LSTM alone",
+        name, x->name, x->width, c.input);
     const ashlar_status status = create_layer(m, &c, &l);
     if (status != ASHLAR_OK) {
         char why[ASHLAR_DETAIL_BYTES];
@@ -480,14 +409,13 @@ ashlar_rnn_result ashlar_model_rnn(ashlar_model *m, const char *name, ashlar_ten
         ASHLAR_MODEL_FAIL(m, status, "model: %s: %s", name, why);
         return (ashlar_rnn_result){0};
     }
-    if (!are_states(m, name, l, m->within[x->axis], initial, 2)) {
-        destroy_layer(l);
-        return (ashlar_rnn_result){0};
-    }
+    check_states(m, name, l, m->within[x->axis], initial, 2);
     return add_layer(m, name, x, l, &given);
 }
 
-/* ---- prepared weights ---- */
+/* ---- copies of weights in the order in which products read them ---- */
+
+enum { PREPARED_ALIGN = 64 };
 
 static const void *weights_of(const ashlar_model *m, const ashlar_node *node) {
     return ashlar_arena_view(m->arena, ASHLAR_REGION_PARAMETERS,
@@ -502,42 +430,75 @@ static ashlar_prepared_linear weight_to_prepare(const linear *l, const ashlar_no
     return prepared_linear(l, &args);
 }
 
-size_t ashlar__layer_prepared_bytes(const ashlar_node *node) {
+/* Add a layer's bytes to *bytes; it has none if the device reads its weights as they are. */
+static ashlar_status add_prepared_bytes(const ashlar_model *m, const ashlar_node *node,
+                                        size_t *bytes) {
+    size_t own = 0;
     if (node->operation.queue == queue_layer) {
-        const layer *l = node->operation.user;
-        testing(l)->prepares_bf16 = l->model->prepares_bf16;
-        return ashlar_rnn_prepared_bytes(testing(l));
+        ashlar_rnn *rnn = rnn_of(node->operation.user, false);
+        rnn->prepares_bf16 = m->prepares_bf16;
+        own = ashlar_rnn_prepared_bytes(rnn);
+    } else if (node->operation.queue == queue_linear &&
+               m->ops->backend == &ashlar__ops_backend_cpu) {
+        const ashlar_prepared_linear prepared = weight_to_prepare(node->operation.user, node);
+        own = ashlar__linear_prepared_bytes(&prepared);
     }
-    if (node->operation.queue == queue_linear) {
-        const linear *l = node->operation.user;
-        const ashlar_prepared_linear prepared = weight_to_prepare(l, node);
-        return l->model->ops->backend == &ashlar__ops_backend_cpu
-                   ? ashlar__linear_prepared_bytes(&prepared)
-                   : 0;
-    }
-    return 0;
+    ASHLAR_FAIL_IF(!ashlar__add(*bytes, own, bytes) ||
+                       !ashlar__align_up(*bytes, PREPARED_ALIGN, bytes),
+                   ASHLAR_EOVERFLOW, "model: prepared weights are too large to address");
+    return ASHLAR_OK;
 }
 
-ashlar_status ashlar__layer_prepare(const ashlar_node *node, void *prepared, ashlar_stream stream) {
+/* Queue the work that fills a layer's copy, which it reads from then on. */
+static ashlar_status prepare_layer(const ashlar_model *m, const ashlar_node *node, void *prepared,
+                                   ashlar_stream stream) {
     if (node->operation.queue == queue_layer) {
         layer *l = node->operation.user;
         l->prepared = prepared;
-        return ashlar_rnn_prepare(testing(l), weights_of(l->model, node), prepared, stream);
+        return ashlar_rnn_prepare(rnn_of(l, false), weights_of(m, node), prepared, stream);
     }
     if (node->operation.queue == queue_linear) {
         linear *l = node->operation.user;
         l->prepared = prepared;
         const ashlar_prepared_linear of = weight_to_prepare(l, node);
-        return ashlar__linear_prepare(l->model->device, &of, stream);
+        return ashlar__linear_prepare(m->device, &of, stream);
     }
     return ASHLAR_OK;
 }
 
+ashlar_status ashlar_model_prepare(ashlar_model *m, bool to_bf16, ashlar_stream stream) {
+    size_t bytes = 0, at = 0;
+    void *prepared;
+    ASHLAR_FAIL_IF(!m->is_committed, ASHLAR_EINVAL, "model: not committed");
+    ASHLAR_FAIL_IF(
+        to_bf16 && (m->dtype != ASHLAR_F32 || m->ops->backend != &ashlar__ops_backend_cpu),
+        ASHLAR_EINVAL, "model: weights in bf16: only a software device reads an fp32 model so");
+    ASHLAR_TRY(ashlar__model_drop_prepared(m));
+    m->prepares_bf16 = to_bf16;
+    for (size_t n = 0; n < m->node_count; n++) {
+        ASHLAR_TRY(add_prepared_bytes(m, m->nodes[n], &bytes));
+    }
+    if (bytes == 0) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(ashlar_alloc_tagged(m->allocator, bytes, ASHLAR_TAG_WEIGHTS, stream, &prepared));
+    m->prepared = prepared;
+    ashlar_status status = ASHLAR_OK;
+    for (size_t n = 0; n < m->node_count; n++) {
+        ASHLAR_THEN(status, prepare_layer(m, m->nodes[n], (char *)prepared + at, stream));
+        ASHLAR_THEN(status, add_prepared_bytes(m, m->nodes[n], &at));
+    }
+    if (status != ASHLAR_OK) {
+        ASHLAR_IGNORE(ashlar__model_drop_prepared(m)); /* the first failure counts */
+    }
+    return status;
+}
+
 ashlar_status ashlar_model_set_seed(ashlar_model *m, uint64_t seed, ashlar_stream stream) {
     m->seed = seed;
-    for (const ashlar_node *node = m->nodes; node != NULL; node = node->next) {
-        if (node->operation.queue == queue_layer) {
-            const layer *l = node->operation.user;
+    for (size_t n = 0; n < m->node_count; n++) {
+        if (m->nodes[n]->operation.queue == queue_layer) {
+            const layer *l = m->nodes[n]->operation.user;
             ASHLAR_TRY(
                 ashlar__rnn_restart_dropout(l->rnn, seed + l->number * LAYER_STRIDE, stream));
         }

@@ -1,9 +1,11 @@
 /* loop.c - a loop over the steps of an axis as one operation: its body is a model of its own, which
  * walks forward over the steps, and backward over them in the opposite order. */
+#include <string.h>
+
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
-#include "rnn/engine/operations.h"
+#include "rnn/engine/engine.h"
 #include "rnn/layer/ops.h"
 
 /*
@@ -53,13 +55,10 @@ typedef struct ashlar_loop {
 
 typedef struct body_operation {
     loop *loop;
+    bool is_sink;
     size_t output; /* of a sink */
     size_t layers; /* of states that are held */
 } body_operation;
-
-static void destroy_body_operation(void *user) {
-    ashlar__host_free(user);
-}
 
 static size_t bytes_of(const loop *l, const ashlar_operand_data *t) {
     const size_t item = t->width == 0 ? sizeof(int32_t) : ashlar_dtype_bytes(l->model->dtype);
@@ -73,22 +72,17 @@ static ashlar_status copy_or_clear(const loop *l, void *to, const void *from, si
                         : ashlar_fill(l->model->device, to, 0, bytes, stream);
 }
 
-static ashlar_status queue_sink(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
-    const body_operation *o = user;
-    const ashlar_operand_data *in = &c->inputs[0];
-    return in->gradient == NULL
-               ? ASHLAR_OK
-               : copy_or_clear(o->loop, in->gradient, o->loop->gradients[o->output],
-                               bytes_of(o->loop, in), stream);
-}
-
+/* A copy; of a sink only the gradient, which comes from outside. */
 static ashlar_status queue_copy(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
     const body_operation *o = user;
     const ashlar_operand_data *in = &c->inputs[0], *out = &c->outputs[0];
-    return c->phase == ASHLAR_PHASE_FORWARD
-               ? ashlar_copy(o->loop->model->device, out->value, in->value, bytes_of(o->loop, in),
-                             stream)
-               : copy_or_clear(o->loop, in->gradient, out->gradient, bytes_of(o->loop, in), stream);
+    const size_t bytes = bytes_of(o->loop, in);
+    if (c->phase == ASHLAR_PHASE_FORWARD && !o->is_sink) {
+        return ashlar_copy(o->loop->model->device, out->value, in->value, bytes, stream);
+    }
+    const void *gradient = o->is_sink ? o->loop->gradients[o->output] : out->gradient;
+    return in->gradient == NULL ? ASHLAR_OK
+                                : copy_or_clear(o->loop, in->gradient, gradient, bytes, stream);
 }
 
 /* out (+)= a in the rows that are valid at this step, or in those that are not. */
@@ -124,23 +118,14 @@ static ashlar_status queue_hold(void *user, const ashlar_operation_call *c, ashl
 }
 
 /* Add an operation to a body; returns its output. */
-static ashlar_tensor *add_to_body(loop *l, const char *name,
-                                  ashlar_status (*queue)(void *, const ashlar_operation_call *,
-                                                         ashlar_stream),
+static ashlar_tensor *add_to_body(loop *l, const ashlar_operation *operation,
                                   ashlar_tensor *const *inputs, size_t count, size_t output) {
-    body_operation *own = ashlar__host_calloc(1, sizeof *own);
-    if (own == NULL) {
-        ASHLAR_MODEL_FAIL(l->model, ASHLAR_EHOSTMEM, "no host memory for a loop");
-        return NULL;
-    }
-    *own = (body_operation){.loop = l, .output = output, .layers = inputs[0]->layers};
-    const ashlar_operation operation = {.name = name,
-                                        .queue = queue,
-                                        .user = own,
-                                        .destroy = destroy_body_operation,
-                                        .is_loss = queue == queue_sink};
-    return ashlar__model_one(l->body, &operation, NULL, inputs, count, inputs[0]->axis,
-                             inputs[0]->width, NULL, 0);
+    ashlar_operation o = *operation;
+    const body_operation own = {l, o.is_loss, output, inputs[0]->layers};
+    o.user = ashlar__model_user(l->body, &own, sizeof own);
+    o.destroy = ashlar__host_free;
+    return ashlar__model_one(l->body, &o, NULL, inputs, count, inputs[0]->axis, inputs[0]->width,
+                             NULL, 0);
 }
 
 /* ---- where everything lies ---- */
@@ -152,7 +137,7 @@ typedef struct layout {
     size_t slot_count;                   /* of each carried value */
     size_t valid, slots[ENTRIES];        /* in kept memory, or in the workspace */
     size_t carried[ENTRIES];             /* bytes of a slot */
-    size_t bodies, body_count;           /* where the first step's kept memory begins; so many */
+    size_t bodies;                       /* where the first step's kept memory begins */
     size_t kept, forward, scratch;       /* bytes; scratch: where the step's own workspace begins */
     size_t gradients[ENTRIES], backward; /* offsets in the backward workspace, and its bytes */
 } layout;
@@ -187,8 +172,14 @@ static ashlar_status body_plan(const loop *l, const ashlar_operation_call *c,
 static ashlar_status lay_out(const loop *l, const ashlar_operation_call *c,
                              const ashlar_walk_shape *shape, layout *out) {
     bool is_over = false;
-    size_t *total;
+    size_t *total, bytes[ENTRIES];
+    ashlar_extent extents[ASHLAR_AXIS_MAX];
     *out = (layout){0};
+    ashlar__walk_extents(l->body, shape, extents);
+    for (size_t i = 0; i < l->entry_count; i++) {
+        const size_t exact = ashlar__walk_tensor_bytes(l->entries[i].inside, extents);
+        is_over |= !ashlar__align_up(exact, PARTS_ALIGN, &bytes[i]);
+    }
     ASHLAR_TRY(body_plan(l, c, shape, out));
     out->steps = shape->steps[l->axis];
     out->rows = shape->batch;
@@ -197,8 +188,7 @@ static ashlar_status lay_out(const loop *l, const ashlar_operation_call *c,
     out->valid = reserve(total, out->steps, out->rows * sizeof(int32_t), &is_over);
     for (size_t i = 0; i < l->entry_count; i++) {
         if (l->entries[i].kind == ENTRY_CARRIED) {
-            out->carried[i] = ashlar__walk_tensor_bytes(l->body, l->entries[i].inside, shape);
-            is_over |= !ashlar__align_up(out->carried[i], PARTS_ALIGN, &out->carried[i]);
+            out->carried[i] = bytes[i];
             out->slots[i] = reserve(total, out->slot_count, out->carried[i], &is_over);
         }
     }
@@ -206,10 +196,8 @@ static ashlar_status lay_out(const loop *l, const ashlar_operation_call *c,
     out->scratch = reserve(&out->forward, 1, out->plan->bytes, &is_over);
     (void)reserve(&out->backward, 1, out->plan->back_bytes, &is_over);
     for (size_t i = 0; i < l->entry_count && c->has_backward; i++) {
-        const size_t bytes = ashlar__walk_tensor_bytes(l->body, l->entries[i].inside, shape);
         const bool has_own = l->entries[i].inside->width > 0 && l->entries[i].kind != ENTRY_STEP;
-        out->gradients[i] = reserve(&out->backward, has_own ? 2 : 0,
-                                    ashlar__round_up(bytes, PARTS_ALIGN), &is_over);
+        out->gradients[i] = reserve(&out->backward, has_own ? 2 : 0, bytes[i], &is_over);
     }
     ASHLAR_FAIL_IF(is_over, ASHLAR_EOVERFLOW, "model: a loop of %zu steps is too large to address",
                    out->steps);
@@ -233,7 +221,6 @@ typedef struct stepping {
     const ashlar_operation_call *c;
     layout lay;
     ashlar_walking walk;
-    ashlar_model_batch batch;
     const void *inputs[ASHLAR_MODEL_OPERANDS];
     void *outputs[ASHLAR_MODEL_OPERANDS], *gradients[ASHLAR_MODEL_OPERANDS];
     char *memory; /* with validity and slots */
@@ -258,28 +245,62 @@ static ashlar_status begin(stepping *s, loop *l, const ashlar_operation_call *c,
     *s = (stepping){.l = l, .c = c};
     ASHLAR_TRY(lay_out(l, c, &outer->plan->shape, &s->lay));
     s->memory = c->has_backward ? c->kept : c->work;
-    s->batch = (ashlar_model_batch){.inputs = s->inputs,
-                                    .outputs = s->outputs,
-                                    .input_gradients = s->gradients,
-                                    .scale = c->scale,
-                                    .seed_at = c->seed_at,
-                                    .sequence_first = c->sequence_first,
-                                    .sequence_stride = c->sequence_stride};
     s->walk = (ashlar_walking){.model = l->body,
-                               .batch = &s->batch,
+                               .batch = {.inputs = s->inputs,
+                                         .outputs = s->outputs,
+                                         .input_gradients = s->gradients,
+                                         .scale = c->scale,
+                                         .seed_at = c->seed_at,
+                                         .sequence_first = c->sequence_first,
+                                         .sequence_stride = c->sequence_stride},
                                .table = s->lay.table,
                                .plan = s->lay.plan,
                                .stream = stream,
                                .chunk_count = 1};
-    for (size_t axis = 0; axis < ASHLAR_AXIS_MAX; axis++) {
-        s->walk.extents[axis] = outer->extents[axis];
-    }
+    memcpy(s->walk.extents, outer->extents, sizeof s->walk.extents);
     return ASHLAR_OK;
 }
 
-/* Make iteration i the present one. */
+/* What an entry is outside of the loop; NULL: zeros. */
+static const ashlar_operand_data *given(const stepping *s, size_t k) {
+    const size_t input = s->l->entries[k].input;
+    return input == ASHLAR_NO_INDEX ? NULL : &s->c->inputs[input];
+}
+
+static bool is_reached(const stepping *s, size_t k) {
+    return s->lay.table->tensors[s->l->entries[k].inside->index].is_written;
+}
+
+/* The gradient of what is carried into iteration i. */
+static void *carried_gradient(const stepping *s, size_t k, size_t i) {
+    return (char *)s->c->work + s->lay.gradients[k] + i % 2 * s->lay.carried[k];
+}
+
+/* Where iteration i, of step t, reads an entry, and puts its gradient; of what is carried, which is
+ * the body's `output`, also where it writes the next value and takes that one's gradient from. */
+static void set_entry(stepping *s, size_t k, size_t i, size_t t, size_t output) {
+    const entry *e = &s->l->entries[k];
+    const ashlar_operand_data *o = given(s, k);
+    if (e->kind == ENTRY_STEP) {
+        s->inputs[k] = part_of(s, o, o->value, t);
+        s->gradients[k] = part_of(s, o, o->gradient, t);
+    } else if (e->kind == ENTRY_USE) {
+        s->inputs[k] = o->value;
+        s->gradients[k] = o->gradient == NULL ? NULL : (char *)s->c->work + s->lay.gradients[k];
+    } else {
+        const bool has_gradient = e->inside->width > 0;
+        const bool has_next = has_gradient && i + 1 < s->lay.steps && is_reached(s, k);
+        s->inputs[k] = slot(s, k, i);
+        s->outputs[output] = slot(s, k, i + 1);
+        s->gradients[k] = has_gradient ? carried_gradient(s, k, i) : NULL;
+        s->l->gradients[output] = has_next ? carried_gradient(s, k, i + 1) : NULL;
+    }
+}
+
+/* Make iteration i the present one. Only a backward pass, whose workspace they lie in, reads and
+ * writes the gradients. */
 static void go_to(stepping *s, size_t i) {
-    const loop *l = s->l;
+    loop *l = s->l;
     const size_t t = l->is_reversed ? s->lay.steps - 1 - i : i;
     const int32_t *valid = (const int32_t *)(const void *)(s->memory + s->lay.valid);
     size_t output = 0;
@@ -291,19 +312,13 @@ static void go_to(stepping *s, size_t i) {
         .rows = s->lay.rows,
         .lengths_at = s->walk.extents[l->axis].lengths_at == NULL ? NULL : valid + t * s->lay.rows};
     for (size_t k = 0; k < l->entry_count; k++) {
-        const entry *e = &l->entries[k];
-        const ashlar_operand_data *outside =
-            e->input == ASHLAR_NO_INDEX ? NULL : &s->c->inputs[e->input];
-        s->inputs[k] = e->kind == ENTRY_STEP  ? part_of(s, outside, outside->value, t)
-                       : e->kind == ENTRY_USE ? outside->value
-                                              : slot(s, k, i);
-        if (e->kind == ENTRY_CARRIED) {
-            s->outputs[output++] = slot(s, k, i + 1);
-        }
+        set_entry(s, k, i, t, output);
+        output += l->entries[k].kind == ENTRY_CARRIED;
     }
     for (size_t k = 0; k < l->collected_count; k++) {
         const ashlar_operand_data *out = &s->c->outputs[k];
-        s->outputs[output++] = part_of(s, out, out->value, t);
+        s->outputs[output] = part_of(s, out, out->value, t);
+        l->gradients[output++] = part_of(s, out, out->gradient, t);
     }
 }
 
@@ -320,12 +335,10 @@ static ashlar_status prepare_forward(const stepping *s) {
         ASHLAR_TRY(ashlar__ops_clip_lengths(s->l->model->ops, &args, s->walk.stream));
     }
     for (size_t k = 0; k < s->l->entry_count; k++) {
-        const entry *en = &s->l->entries[k];
-        if (en->kind == ENTRY_CARRIED) {
-            const ashlar_operand_data *initial =
-                en->input == ASHLAR_NO_INDEX ? NULL : &s->c->inputs[en->input];
-            ASHLAR_TRY(copy_or_clear(s->l, slot(s, k, 0), initial == NULL ? NULL : initial->value,
-                                     initial == NULL ? s->lay.carried[k] : bytes_of(s->l, initial),
+        const ashlar_operand_data *o = given(s, k);
+        if (s->l->entries[k].kind == ENTRY_CARRIED) {
+            ASHLAR_TRY(copy_or_clear(s->l, slot(s, k, 0), o == NULL ? NULL : o->value,
+                                     o == NULL ? s->lay.carried[k] : bytes_of(s->l, o),
                                      s->walk.stream));
         }
     }
@@ -343,46 +356,11 @@ static ashlar_status queue_forward(stepping *s) {
     return ASHLAR_OK;
 }
 
-static bool is_reached(const stepping *s, size_t k) {
-    return s->lay.table->tensors[s->l->entries[k].inside->index].is_written;
-}
-
-/* The gradient of what is carried into iteration i. */
-static void *carried_gradient(const stepping *s, size_t k, size_t i) {
-    return (char *)s->c->work + s->lay.gradients[k] + i % 2 * s->lay.carried[k];
-}
-
-/* Where an iteration takes the gradients of its outputs from, and puts those of its inputs. */
-static void set_gradients(stepping *s, size_t i) {
-    loop *l = s->l;
-    const size_t t = l->is_reversed ? s->lay.steps - 1 - i : i;
-    size_t output = 0;
-    for (size_t k = 0; k < l->entry_count; k++) {
-        const entry *e = &l->entries[k];
-        const ashlar_operand_data *outside =
-            e->input == ASHLAR_NO_INDEX ? NULL : &s->c->inputs[e->input];
-        void *own = (char *)s->c->work + s->lay.gradients[k];
-        s->gradients[k] = outside == NULL || outside->gradient == NULL ? NULL
-                          : e->kind == ENTRY_STEP ? part_of(s, outside, outside->gradient, t)
-                                                  : own;
-        if (e->kind == ENTRY_CARRIED) {
-            const bool has_next = i + 1 < s->lay.steps && e->inside->width > 0 && is_reached(s, k);
-            l->gradients[output++] = has_next ? carried_gradient(s, k, i + 1) : NULL;
-            s->gradients[k] = e->inside->width > 0 ? carried_gradient(s, k, i) : NULL;
-        }
-    }
-    for (size_t k = 0; k < l->collected_count; k++) {
-        const ashlar_operand_data *out = &s->c->outputs[k];
-        l->gradients[output++] = part_of(s, out, out->gradient, t);
-    }
-}
-
 /* Of what is used in each step the gradients are added up. */
 static ashlar_status add_used(const stepping *s) {
     for (size_t k = 0; k < s->l->entry_count; k++) {
-        const entry *e = &s->l->entries[k];
-        if (e->kind == ENTRY_USE && s->gradients[k] != NULL && is_reached(s, k)) {
-            const ashlar_operand_data *t = &s->c->inputs[e->input];
+        const ashlar_operand_data *t = given(s, k);
+        if (s->l->entries[k].kind == ENTRY_USE && s->gradients[k] != NULL && is_reached(s, k)) {
             const ashlar_map_args args = {.kind = ASHLAR_MAP_COPY,
                                           .count = t->extent.steps * t->extent.rows * t->width,
                                           .a = s->gradients[k],
@@ -394,26 +372,18 @@ static ashlar_status add_used(const stepping *s) {
     return ASHLAR_OK;
 }
 
-/* Before the steps: gradients that are added up, or that no step writes, are 0. */
-static ashlar_status clear_outside(const stepping *s) {
+/* Before the steps gradients that are added up, or that no step writes, are 0; behind them those of
+ * initial values are those of what the first iteration read. */
+static ashlar_status set_outside(const stepping *s, bool is_behind) {
     for (size_t k = 0; k < s->l->entry_count; k++) {
-        const entry *e = &s->l->entries[k];
-        const ashlar_operand_data *t = e->input == ASHLAR_NO_INDEX ? NULL : &s->c->inputs[e->input];
-        if (t != NULL && t->gradient != NULL && (e->kind == ENTRY_USE || !is_reached(s, k))) {
-            ASHLAR_TRY(copy_or_clear(s->l, t->gradient, NULL, bytes_of(s->l, t), s->walk.stream));
-        }
-    }
-    return ASHLAR_OK;
-}
-
-/* Behind them: the gradients of initial values are those of what the first iteration read. */
-static ashlar_status hand_out_initial(const stepping *s) {
-    for (size_t k = 0; k < s->l->entry_count; k++) {
-        const entry *e = &s->l->entries[k];
-        const ashlar_operand_data *t = e->input == ASHLAR_NO_INDEX ? NULL : &s->c->inputs[e->input];
-        if (e->kind == ENTRY_CARRIED && t != NULL && t->gradient != NULL && is_reached(s, k)) {
-            ASHLAR_TRY(copy_or_clear(s->l, t->gradient, carried_gradient(s, k, 0),
-                                     bytes_of(s->l, t), s->walk.stream));
+        const ashlar_operand_data *o = given(s, k);
+        const entry_kind kind = s->l->entries[k].kind;
+        const bool is_set = is_behind ? kind == ENTRY_CARRIED && is_reached(s, k)
+                                      : kind == ENTRY_USE || !is_reached(s, k);
+        if (o != NULL && o->gradient != NULL && is_set) {
+            ASHLAR_TRY(copy_or_clear(s->l, o->gradient,
+                                     is_behind ? carried_gradient(s, k, 0) : NULL,
+                                     bytes_of(s->l, o), s->walk.stream));
         }
     }
     return ASHLAR_OK;
@@ -421,14 +391,13 @@ static ashlar_status hand_out_initial(const stepping *s) {
 
 static ashlar_status queue_backward(stepping *s) {
     s->walk.block = s->c->work;
-    ASHLAR_TRY(clear_outside(s));
+    ASHLAR_TRY(set_outside(s, false));
     for (size_t i = s->lay.steps; i-- > 0;) {
         go_to(s, i);
-        set_gradients(s, i);
         ASHLAR_TRY(ashlar__walk_queue(&s->walk, s->lay.table->split, s->lay.table->phase_count));
         ASHLAR_TRY(add_used(s));
     }
-    return hand_out_initial(s);
+    return set_outside(s, true);
 }
 
 static ashlar_status queue_loop(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
@@ -440,22 +409,19 @@ static ashlar_status queue_loop(void *user, const ashlar_operation_call *c, ashl
 /* ---- declaring a loop ---- */
 
 static loop *loop_of(ashlar_model *body) {
-    if (body->loop == NULL) {
-        ASHLAR_MODEL_FAIL(body, ASHLAR_EINVAL, "model: this is no loop's body");
-    }
+    ASHLAR_MODEL_FAIL_IF(body, body->loop == NULL, "model: this is no loop's body");
     return body->loop;
 }
 
 ashlar_model *ashlar_model_loop(ashlar_model *m, ashlar_axis axis, bool is_reversed) {
-    if (!ashlar__model_accepts(m, "a loop", NULL, 0)) {
-        return m;
-    }
-    if (axis == ASHLAR_AXIS_NONE || axis >= m->axis_count || m->within[axis] != ASHLAR_AXIS_NONE ||
-        m->root != m) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: a loop over axis %u; it goes over an axis of time that lies "
-                          "within none, and not inside another loop",
-                          axis);
+    (void)ashlar__model_accepts(m, "a loop", NULL, 0, 0);
+    ASHLAR_MODEL_FAIL_IF(m,
+                         axis == ASHLAR_AXIS_NONE || axis >= m->axis_count ||
+                             m->within[axis] != ASHLAR_AXIS_NONE || m->root != m,
+                         "model: a loop over axis %u; it goes over an axis of time that lies "
+                         "within none, and not inside another loop",
+                         axis);
+    if (m->root->status != ASHLAR_OK) {
         return m;
     }
     loop *l = ashlar__host_calloc(1, sizeof *l);
@@ -479,8 +445,8 @@ static ashlar_tensor *add_entry(ashlar_model *body, entry_kind kind, ashlar_tens
                                 ashlar_axis axis, size_t width) {
     loop *l = loop_of(body);
     const size_t count = outside != NULL || kind != ENTRY_CARRIED ? 1 : 0;
-    if (l == NULL || !ashlar__model_accepts(body, "a loop", NULL, 0) ||
-        !ashlar__model_accepts(l->model, "a loop", &outside, count)) {
+    if (l == NULL || !ashlar__model_accepts(body, "a loop", NULL, 0, 0) ||
+        !ashlar__model_accepts(l->model, "a loop", &outside, count, 0)) {
         return NULL;
     }
     if (l->entry_count == ENTRIES) {
@@ -497,12 +463,10 @@ static ashlar_tensor *add_entry(ashlar_model *body, entry_kind kind, ashlar_tens
 
 ashlar_tensor *ashlar_loop_step(ashlar_model *body, ashlar_tensor *tensor) {
     const loop *l = loop_of(body);
-    if (tensor != NULL && l != NULL && tensor->axis != l->axis) {
-        ASHLAR_MODEL_FAIL(body, ASHLAR_EINVAL,
-                          "model: %s is on axis %u, the loop goes over axis %u: take it by "
-                          "ashlar_loop_use()",
-                          tensor->name, tensor->axis, l->axis);
-    }
+    ASHLAR_MODEL_FAIL_IF(body, tensor != NULL && l != NULL && tensor->axis != l->axis,
+                         "model: %s is on axis %u, the loop goes over axis %u: take it by "
+                         "ashlar_loop_use()",
+                         tensor->name, tensor->axis, l->axis);
     return add_entry(body, ENTRY_STEP, tensor, ASHLAR_AXIS_NONE,
                      tensor == NULL ? 0 : tensor->width);
 }
@@ -519,12 +483,10 @@ ashlar_tensor *ashlar_loop_use(ashlar_model *body, ashlar_tensor *tensor) {
 }
 
 ashlar_tensor *ashlar_loop_carried(ashlar_model *body, ashlar_tensor *initial, size_t width) {
-    if (initial != NULL && initial->axis != ASHLAR_AXIS_NONE) {
-        ASHLAR_MODEL_FAIL(body, ASHLAR_EINVAL,
-                          "model: what a loop carries begins with %s, which is on axis %u; it must "
-                          "be on none",
-                          initial->name, initial->axis);
-    }
+    ASHLAR_MODEL_FAIL_IF(body, initial != NULL && initial->axis != ASHLAR_AXIS_NONE,
+                         "model: what a loop carries begins with %s, which is on axis %u; it must "
+                         "be on none",
+                         initial->name, initial->axis);
     return add_entry(body, ENTRY_CARRIED, initial, ASHLAR_AXIS_NONE,
                      initial != NULL ? initial->width : width);
 }
@@ -532,7 +494,7 @@ ashlar_tensor *ashlar_loop_carried(ashlar_model *body, ashlar_tensor *initial, s
 void ashlar_loop_carry(ashlar_model *body, ashlar_tensor *carried, ashlar_tensor *next) {
     loop *l = loop_of(body);
     ashlar_tensor *const tensors[] = {carried, next};
-    if (l == NULL || !ashlar__model_accepts(body, "what a loop carries", tensors, 2)) {
+    if (l == NULL || !ashlar__model_accepts(body, "what a loop carries", tensors, 2, 0)) {
         return;
     }
     for (size_t i = 0; i < l->entry_count; i++) {
@@ -552,26 +514,31 @@ void ashlar_loop_carry(ashlar_model *body, ashlar_tensor *carried, ashlar_tensor
 void ashlar_loop_collect(ashlar_model *body, ashlar_tensor *tensor, ashlar_tensor **out) {
     loop *l = loop_of(body);
     *out = NULL;
-    if (l == NULL || !ashlar__model_accepts(body, "what a loop collects", &tensor, 1)) {
+    if (l == NULL || !ashlar__model_accepts(body, "what a loop collects", &tensor, 1, 0)) {
         return;
     }
-    if (l->collected_count == ASHLAR_OPERATION_OUTPUTS || tensor->axis != ASHLAR_AXIS_NONE ||
-        tensor->layers > 0) {
-        ASHLAR_MODEL_FAIL(body, ASHLAR_EINVAL,
-                          "model: a loop cannot collect %s: at most %d tensors, on no axis, and no "
-                          "states of layers",
-                          tensor->name, ASHLAR_OPERATION_OUTPUTS);
-        return;
+    ASHLAR_MODEL_FAIL_IF(body,
+                         l->collected_count == ASHLAR_OPERATION_OUTPUTS ||
+                             tensor->axis != ASHLAR_AXIS_NONE || tensor->layers > 0,
+                         "model: a loop cannot collect %s: at most %d tensors, on no axis, and no "
+                         "states of layers",
+                         tensor->name, ASHLAR_OPERATION_OUTPUTS);
+    if (body->root->status == ASHLAR_OK) {
+        l->collected[l->collected_count] = tensor;
+        l->places[l->collected_count++] = out;
     }
-    l->collected[l->collected_count] = tensor;
-    l->places[l->collected_count++] = out;
 }
+
+static const ashlar_operation copy = {.name = "copy", .queue = queue_copy};
+static const ashlar_operation carry = {.name = "carry", .queue = queue_hold};
+static const ashlar_operation sink = {
+    .name = "gradient of a step", .queue = queue_copy, .is_loss = true};
 
 /* Make a tensor of the body one of its outputs; it must be an operation's, and not one already. */
 static void add_output(loop *l, ashlar_tensor *tensor) {
     ashlar_model *body = l->body;
     if (tensor != NULL && (tensor->node == NULL || tensor->output != ASHLAR_NO_INDEX)) {
-        tensor = add_to_body(l, "copy", queue_copy, &tensor, 1, 0);
+        tensor = add_to_body(l, &copy, &tensor, 1, 0);
     }
     if (tensor != NULL) {
         tensor->output = body->output_count;
@@ -584,14 +551,11 @@ static void end_body(loop *l) {
     for (size_t i = 0; i < l->entry_count; i++) {
         const entry *e = &l->entries[i];
         ashlar_tensor *const pair[] = {e->next, e->inside};
-        if (e->kind == ENTRY_CARRIED && e->next == NULL) {
-            ASHLAR_MODEL_FAIL(l->model, ASHLAR_EINVAL,
-                              "model: a loop carries a value whose next one is not given: "
-                              "ashlar_loop_carry()");
-        }
+        ASHLAR_MODEL_FAIL_IF(l->model, e->kind == ENTRY_CARRIED && e->next == NULL,
+                             "model: a loop carries a value whose next one is not given: "
+                             "ashlar_loop_carry()");
         if (e->kind == ENTRY_CARRIED && l->model->root->status == ASHLAR_OK) {
-            add_output(l, e->next->width == 0 ? e->next
-                                              : add_to_body(l, "carry", queue_hold, pair, 2, 0));
+            add_output(l, e->next->width == 0 ? e->next : add_to_body(l, &carry, pair, 2, 0));
         }
     }
     for (size_t i = 0; i < l->collected_count; i++) {
@@ -599,7 +563,7 @@ static void end_body(loop *l) {
     }
     for (size_t i = 0; i < l->body->output_count && l->model->root->status == ASHLAR_OK; i++) {
         if (l->body->outputs[i]->width > 0) {
-            (void)add_to_body(l, "gradient of a step", queue_sink, &l->body->outputs[i], 1, i);
+            (void)add_to_body(l, &sink, &l->body->outputs[i], 1, i);
         }
     }
     l->body->is_closed = true;
@@ -615,37 +579,31 @@ ashlar_tensor *ashlar_loop_end(ashlar_model *body, ashlar_tensor *tensor) {
     ashlar_operation_shape shape = {.output_count = l->collected_count};
     for (size_t i = 0; i < l->entry_count; i++) {
         entry *e = &l->entries[i];
-        if (e->outside != NULL && shape.input_count == ASHLAR_OPERATION_INPUTS) {
-            ASHLAR_MODEL_FAIL(body, ASHLAR_EINVAL, "model: a loop reads more than %d tensors",
-                              ASHLAR_OPERATION_INPUTS);
-            return NULL;
+        if (e->outside != NULL && shape.input_count < ASHLAR_OPERATION_INPUTS) {
+            e->input = shape.input_count++;
+            shape.inputs[e->input] = e->outside;
         }
-        if (e->outside != NULL) {
-            e->input = shape.input_count;
-            shape.inputs[shape.input_count++] = e->outside;
-        }
+        ASHLAR_MODEL_FAIL_IF(body, e->outside != NULL && e->input == ASHLAR_NO_INDEX,
+                             "model: a loop reads more than %d tensors", ASHLAR_OPERATION_INPUTS);
     }
     for (size_t i = 0; i < l->collected_count; i++) {
         shape.axes[i] = l->axis;
         shape.widths[i] = l->collected[i]->width;
     }
     end_body(l);
-    if (body->root->status != ASHLAR_OK) {
-        return NULL;
-    }
     const ashlar_operation operation = {.name = "loop",
                                         .sizes = size_loop,
                                         .queue = queue_loop,
                                         .user = l,
                                         .reads_inputs = (1u << ASHLAR_OPERATION_INPUTS) - 1,
                                         .reads_outputs = (1u << ASHLAR_OPERATION_OUTPUTS) - 1};
-    ashlar_node *node = ashlar__model_add(l->model, &operation, &shape, NULL);
+    ashlar_node *node = ashlar__model_add(l->model, &operation, &shape, NULL, NULL);
     if (node == NULL) {
         return NULL;
     }
     node->body = body;
     for (size_t i = 0; i < l->collected_count; i++) {
-        *l->places[i] = node->outputs[i];
+        *l->places[i] = &node->outputs[i];
     }
     return last;
 }

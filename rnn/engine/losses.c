@@ -4,15 +4,14 @@
 
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
-#include "arena/compute/convert.h"
-#include "rnn/engine/operations.h"
+#include "rnn/engine/engine.h"
 #include "rnn/layer/ops.h"
 
 typedef struct loss {
     ashlar_model *model;
     ashlar_loss_kind kind;
     ashlar_loss_options options;
-    const void *const *class_weights; /* device memory from the commit on; NULL: all are 1 */
+    const ashlar_model_constant *class_weights; /* NULL: all are 1 */
 } loss;
 
 static ashlar_status size_loss(void *user, const ashlar_operation_call *c,
@@ -28,23 +27,23 @@ static ashlar_status queue_cross_entropy(void *user, const ashlar_operation_call
                                          ashlar_stream stream) {
     const loss *l = user;
     const ashlar_operand_data *x = &c->inputs[0];
-    const ashlar_cross_entropy_args args = {.steps = x->extent.steps,
-                                            .batch = x->extent.rows,
-                                            .lengths = x->extent.lengths_at,
-                                            .classes = x->width,
-                                            .logits = x->value,
-                                            .targets = c->inputs[1].value,
-                                            .weight = c->weight,
-                                            .weight_at = c->weight_at,
-                                            .dlogits = x->gradient,
-                                            .scale = c->scale,
-                                            .work = c->work,
-                                            .loss = c->loss,
-                                            .factor = l->options.factor,
-                                            .class_weights =
-                                                l->class_weights == NULL ? NULL : *l->class_weights,
-                                            .position_weights = c->inputs[2].value,
-                                            .smoothing = l->options.smoothing};
+    const ashlar_cross_entropy_args args = {
+        .steps = x->extent.steps,
+        .batch = x->extent.rows,
+        .lengths = x->extent.lengths_at,
+        .classes = x->width,
+        .logits = x->value,
+        .targets = c->inputs[1].value,
+        .weight = c->weight,
+        .weight_at = c->weight_at,
+        .dlogits = x->gradient,
+        .scale = c->scale,
+        .work = c->work,
+        .loss = c->loss,
+        .factor = l->options.factor,
+        .class_weights = l->class_weights == NULL ? NULL : l->class_weights->device,
+        .position_weights = c->inputs[2].value,
+        .smoothing = l->options.smoothing};
     return ashlar__ops_cross_entropy(l->model->ops, &args, stream);
 }
 
@@ -74,68 +73,49 @@ static ashlar_status queue_elements(void *user, const ashlar_operation_call *c,
     return ashlar__ops_squared_error(l->model->ops, &args, stream);
 }
 
-static void destroy_loss(void *user) {
-    ashlar__host_free(user);
-}
-
-static bool is_good(ashlar_model *m, ashlar_loss_kind kind, const ashlar_tensor *x,
-                    const ashlar_tensor *targets, const ashlar_loss_options *o) {
+static void check(ashlar_model *m, ashlar_loss_kind kind, const ashlar_tensor *x,
+                  const ashlar_tensor *targets, const ashlar_loss_options *o) {
     const bool has_classes = kind == ASHLAR_LOSS_CROSS_ENTROPY;
-    if (m->root != m) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: loss of %s: collect it, and take the loss outside "
-                          "of the loop",
-                          x->name);
-        return false;
-    }
     const ashlar_tensor *w = o->position_weights;
-    if ((unsigned)kind >= ASHLAR_LOSS_KIND_COUNT || x->axis != targets->axis ||
-        targets->width != (has_classes ? 0 : x->width)) {
-        ASHLAR_MODEL_FAIL(
-            m, ASHLAR_EINVAL,
-            "model: loss %d of %s, of width %zu on axis %u: the targets %s have width "
-            "%zu on axis %u; cross-entropy needs tokens, the others vectors of that "
-            "width, on the same axis",
-            (int)kind, x->name, x->width, x->axis, targets->name, targets->width, targets->axis);
-    } else if (w != NULL && (w->axis != x->axis || w->width != 1)) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
-                          "model: loss of %s: the weights of positions, %s, have width %zu on axis "
-                          "%u; give width 1 on axis %u",
-                          x->name, w->name, w->width, w->axis, x->axis);
-    } else if (!(o->smoothing >= 0 && o->smoothing < 1) || !(o->delta >= 0) || !(o->factor >= 0)) {
-        ASHLAR_MODEL_FAIL(
-            m, ASHLAR_EINVAL,
-            "model: loss of %s: smoothing %g, delta %g, factor %g; smoothing is 0 .. < "
-            "1, the others are not negative",
-            x->name, o->smoothing, o->delta, o->factor);
-    }
-    return m->root->status == ASHLAR_OK;
+    ASHLAR_MODEL_FAIL_IF(m, m->root != m,
+                         "model: loss of %s: collect it, and take the loss outside of the loop",
+                         x->name);
+    ASHLAR_MODEL_FAIL_IF(
+        m,
+        (unsigned)kind >= ASHLAR_LOSS_KIND_COUNT || x->axis != targets->axis ||
+            targets->width != (has_classes ? 0 : x->width),
+        "model: loss %d of %s, of width %zu on axis %u: the targets %s have width %zu on axis %u; "
+        "cross-entropy needs tokens, the others vectors of that width, on the same axis",
+        (int)kind, x->name, x->width, x->axis, targets->name, targets->width, targets->axis);
+    ASHLAR_MODEL_FAIL_IF(m, w != NULL && (w->axis != x->axis || w->width != 1),
+                         "model: loss of %s: the weights of positions, %s, have width %zu on axis "
+                         "%u; give width 1 on axis %u",
+                         x->name, w->name, w->width, w->axis, x->axis);
+    ASHLAR_MODEL_FAIL_IF(
+        m, !(o->smoothing >= 0 && o->smoothing < 1) || !(o->delta >= 0) || !(o->factor >= 0),
+        "model: loss of %s: smoothing %g, delta %g, factor %g; smoothing is 0 .. "
+        "< 1, the others are not negative",
+        x->name, o->smoothing, o->delta, o->factor);
 }
 
 void ashlar_model_loss(ashlar_model *m, ashlar_loss_kind kind, ashlar_tensor *x,
                        ashlar_tensor *targets, const ashlar_loss_options *options) {
-    const ashlar_loss_options o = ASHLAR_OR_ZERO(ashlar_loss_options, options);
-    ashlar_tensor *const inputs[] = {x, targets, o.position_weights};
-    const size_t count = o.position_weights != NULL ? 3 : 2;
+    loss l = {.model = m, .kind = kind, .options = ASHLAR_OR_ZERO(ashlar_loss_options, options)};
+    ashlar_tensor *const inputs[] = {x, targets, l.options.position_weights};
+    const size_t count = l.options.position_weights != NULL ? 3 : 2;
     const bool has_classes = kind == ASHLAR_LOSS_CROSS_ENTROPY;
-    if (!ashlar__model_accepts(m, "a loss", inputs, count) ||
-        !ashlar__model_is_vector(m, "a loss", x) || !is_good(m, kind, x, targets, &o)) {
+    if (!ashlar__model_accepts(m, "a loss", inputs, count, 1)) {
         return;
     }
-    loss *l = ashlar__host_calloc(1, sizeof *l);
-    if (l == NULL) {
-        ASHLAR_MODEL_FAIL(m, ASHLAR_EHOSTMEM, "no host memory for a loss");
-        return;
-    }
-    *l = (loss){.model = m, .kind = kind, .options = o};
-    if (has_classes && o.class_weights != NULL) {
-        l->class_weights = ashlar__model_constant(m, o.class_weights, x->width);
+    check(m, kind, x, targets, &l.options);
+    if (has_classes && l.options.class_weights != NULL) {
+        l.class_weights = ashlar__model_constant(m, l.options.class_weights, x->width);
     }
     const ashlar_operation operation = {.name = "loss",
                                         .sizes = size_loss,
                                         .queue = has_classes ? queue_cross_entropy : queue_elements,
-                                        .user = l,
-                                        .destroy = destroy_loss,
+                                        .user = ashlar__model_user(m, &l, sizeof l),
+                                        .destroy = ashlar__host_free,
                                         .is_loss = true,
                                         .is_local = true,
                                         .constant_inputs = 2 | 4,

@@ -24,26 +24,12 @@ static uint64_t wanted(void *const *pointers, size_t count) {
     return bits;
 }
 
-static const int32_t *lengths_of(const ashlar_model_batch *b, ashlar_axis axis) {
-    return axis == ASHLAR_AXIS_TIME ? b->lengths : b->axes[axis].lengths;
-}
-
-static const int32_t *lengths_at_of(const ashlar_model_batch *b, ashlar_axis axis) {
-    return axis == ASHLAR_AXIS_TIME ? b->lengths_at : b->axes[axis].lengths_at;
-}
-
-static size_t steps_of(const ashlar_model_batch *b, ashlar_axis axis) {
-    return axis == ASHLAR_AXIS_TIME ? b->steps : b->axes[axis].steps;
-}
-
-/* The time steps of a chunk: as many as the caller and all operations allow. Those that they alone
- * make necessary are about equal. */
+/* The time steps of a chunk, 0: all; as many as the caller and all operations allow. Those that
+ * they alone make necessary are about equal. */
 static size_t chunk_of(const ashlar_model *m, const ashlar_model_batch *b) {
+    const size_t most = m->most_steps;
     size_t chunk = b->chunk > 0 && b->chunk < b->steps ? b->chunk : b->steps;
-    for (const ashlar_node *node = m->nodes; node != NULL; node = node->next) {
-        const size_t most = node->operation.most_steps;
-        chunk = most > 0 && most < chunk ? (b->steps - 1) / ((b->steps - 1) / most + 1) + 1 : chunk;
-    }
+    chunk = most > 0 && most < chunk ? (b->steps - 1) / ((b->steps - 1) / most + 1) + 1 : chunk;
     return chunk < b->steps ? chunk : 0;
 }
 
@@ -53,15 +39,15 @@ static ashlar_status shape_of(const ashlar_model *m, ashlar_walk walk, const ash
     const bool chunks = shape->chunk > 0;
     ASHLAR_FAIL_IF(b->batch == 0, ASHLAR_EINVAL, "model: a batch of 0 sequences");
     for (ashlar_axis axis = ASHLAR_AXIS_TIME; axis < m->axis_count; axis++) {
+        const size_t steps = b->axes[axis].steps;
         if ((m->used_axes >> axis & 1) == 0) {
             continue;
         }
-        ASHLAR_FAIL_IF(steps_of(b, axis) == 0 || steps_of(b, axis) > INT32_MAX, ASHLAR_EINVAL,
-                       "model: a batch of %zu steps on axis %u; give 1 to 2^31 - 1",
-                       steps_of(b, axis), axis);
-        shape->steps[axis] = steps_of(b, axis);
-        const bool is_copied = lengths_of(b, axis) != NULL && lengths_at_of(b, axis) == NULL;
-        const bool is_clipped = chunks && lengths_at_of(b, axis) != NULL;
+        ASHLAR_FAIL_IF(steps == 0 || steps > INT32_MAX, ASHLAR_EINVAL,
+                       "model: a batch of %zu steps on axis %u; give 1 to 2^31 - 1", steps, axis);
+        shape->steps[axis] = steps;
+        const bool is_copied = b->axes[axis].lengths != NULL && b->axes[axis].lengths_at == NULL;
+        const bool is_clipped = chunks && b->axes[axis].lengths_at != NULL;
         shape->lengths |= (size_t)(is_copied || is_clipped) << axis;
     }
     ASHLAR_FAIL_IF(chunks && walk == ASHLAR_WALK_PREDICT, ASHLAR_EINVAL,
@@ -72,13 +58,14 @@ static ashlar_status shape_of(const ashlar_model *m, ashlar_walk walk, const ash
 
 /* Chunks can be cut of a model whose operations look at one step at a time. */
 static ashlar_status check_chunks(const ashlar_model *m, const ashlar_walk_table *t) {
-    for (const ashlar_node *node = m->nodes; node != NULL; node = node->next) {
+    for (size_t n = 0; n < m->node_count; n++) {
+        const ashlar_node *node = m->nodes[n];
         bool is_cut = node->operation.is_local;
         for (size_t i = 0; i < node->output_count; i++) {
-            const ashlar_walk_tensor *out = &t->tensors[node->outputs[i]->index];
-            is_cut &= node->outputs[i]->axis == ASHLAR_AXIS_TIME || !out->is_read;
+            const ashlar_tensor *out = &node->outputs[i];
+            is_cut &= out->axis == ASHLAR_AXIS_TIME || !t->tensors[out->index].is_read;
         }
-        ASHLAR_FAIL_IF(t->nodes[node->index].is_needed && !is_cut, ASHLAR_EINVAL,
+        ASHLAR_FAIL_IF(t->nodes[n].is_needed && !is_cut, ASHLAR_EINVAL,
                        "model: %s reads all time steps at once, so that a batch cannot be computed "
                        "in chunks: give chunk 0",
                        node->name);
@@ -86,15 +73,23 @@ static ashlar_status check_chunks(const ashlar_model *m, const ashlar_walk_table
     return ASHLAR_OK;
 }
 
-static ashlar_status prepare(ashlar_model *m, ashlar_walk walk, const ashlar_model_batch *b,
-                             ashlar_walking *w) {
+static ashlar_status prepare(ashlar_model *m, ashlar_walk walk, const ashlar_model_batch *given,
+                             ashlar_stream stream, ashlar_walking *w) {
+    ashlar_walk_shape shape;
+    ashlar_walk_table *table;
+    *w = (ashlar_walking){.model = m, .stream = stream, .chunk_count = 1};
+    ashlar_model_batch *b = &w->batch;
+    if (given != NULL) {
+        *b = *given;
+    }
+    b->axes[ASHLAR_AXIS_TIME].steps = b->steps;
+    b->axes[ASHLAR_AXIS_TIME].lengths = b->lengths;
+    b->axes[ASHLAR_AXIS_TIME].lengths_at = b->lengths_at;
     const ashlar_table_key key = {
         .walk = (uint64_t)walk,
         .outputs = wanted(b->outputs, m->output_count),
         .input_gradients =
             walk == ASHLAR_WALK_TRAIN ? wanted(b->input_gradients, m->input_count) : 0};
-    ashlar_walk_shape shape;
-    ashlar_walk_table *table;
     ASHLAR_FAIL_IF(!m->is_committed, ASHLAR_EINVAL, "model: not committed");
     ASHLAR_FAIL_IF((unsigned)walk >= ASHLAR_WALK_COUNT, ASHLAR_EINVAL, "model: %d is no walk",
                    (int)walk);
@@ -104,9 +99,9 @@ static ashlar_status prepare(ashlar_model *m, ashlar_walk walk, const ashlar_mod
                    "model: the arena has no gradients: commit the model with ASHLAR_REGIONS_ALL");
     ASHLAR_TRY(shape_of(m, walk, b, &shape));
     ASHLAR_TRY(ashlar__walk_table_get(m, &key, &table));
-    ASHLAR_TRY(shape.chunk > 0 ? check_chunks(m, table) : ASHLAR_OK);
-    *w = (ashlar_walking){.model = m, .batch = b, .table = table, .chunk_count = 1};
+    w->table = table;
     if (shape.chunk > 0) {
+        ASHLAR_TRY(check_chunks(m, table));
         w->chunk_count = (b->steps - 1) / shape.chunk + 1;
     }
     return ashlar__walk_plan_get(m, table, &shape, &w->plan);
@@ -115,42 +110,34 @@ static ashlar_status prepare(ashlar_model *m, ashlar_walk walk, const ashlar_mod
 /* ---- what the caller gives ---- */
 
 static ashlar_status check_lengths(const ashlar_walking *w, ashlar_axis axis) {
-    const int32_t *lengths = lengths_of(w->batch, axis);
+    const int32_t *lengths = w->batch.axes[axis].lengths;
+    const int32_t *lengths_at = w->batch.axes[axis].lengths_at;
     const ashlar_extent *e = &w->extents[axis];
-    ASHLAR_FAIL_IF(lengths == NULL && lengths_at_of(w->batch, axis) != NULL &&
-                       w->batch->seed_at == NULL,
-                   ASHLAR_EINVAL,
+    const size_t bytes = ashlar__operand_bytes(e->rows, 1, sizeof *lengths);
+    const ashlar_operand operands[] = {{"lengths_at", lengths_at, bytes, false}, {0}};
+    ASHLAR_FAIL_IF(lengths == NULL && lengths_at != NULL && w->batch.seed_at == NULL, ASHLAR_EINVAL,
                    "model: lengths_at of axis %u without lengths: recurrent layers read these, "
                    "unless there is a seed_at",
                    axis);
-    ASHLAR_TRY(ashlar__check_host_array("ashlar_model_run", "lengths", lengths,
-                                        ashlar__operand_bytes(e->rows, 1, sizeof *lengths)));
+    ASHLAR_TRY(ashlar__check_host_array("ashlar_model_run", "lengths", lengths, bytes));
     for (size_t b = 0; b < e->rows && lengths != NULL; b++) {
         ASHLAR_FAIL_IF(lengths[b] < 1 || (size_t)lengths[b] > e->steps, ASHLAR_EINVAL,
                        "model: lengths[%zu] of axis %u is %d; it must be 1 to %zu", b, axis,
                        (int)lengths[b], e->steps);
     }
-    return ashlar__check_operands(
-        w->model->device, "ashlar_model_run",
-        (const ashlar_operand[]){{"lengths_at", lengths_at_of(w->batch, axis),
-                                  ashlar__operand_bytes(e->rows, 1, sizeof(int32_t)), false},
-                                 {0}});
+    return ashlar__check_operands(w->model->device, "ashlar_model_run", operands);
 }
 
 static ashlar_status check_tensor(const ashlar_walking *w, const ashlar_tensor *tensor,
                                   const void *ptr) {
-    const size_t bytes = ashlar__walk_tensor_bytes(w->model, tensor, &w->plan->shape);
-    const ashlar_operand operands[] = {{tensor->name, ptr, bytes, true}, {0}};
+    const ashlar_operand operands[] = {
+        {tensor->name, ptr, ashlar__walk_tensor_bytes(tensor, w->extents), true}, {0}};
     return ashlar__check_operands(w->model->device, "ashlar_model_run", operands);
-}
-
-static bool reads(const ashlar_walking *w, const ashlar_tensor *input) {
-    return w->table->tensors[input->index].is_read;
 }
 
 static ashlar_status check_memory(const ashlar_walking *w) {
     const ashlar_model *m = w->model;
-    const ashlar_model_batch *b = w->batch;
+    const ashlar_model_batch *b = &w->batch;
     const bool has_loss = w->table->key.walk != ASHLAR_WALK_PREDICT;
     const ashlar_operand operands[] = {{"loss", b->loss, has_loss ? sizeof *b->loss : 0, has_loss},
                                        {"scale", b->scale, sizeof *b->scale, false},
@@ -163,11 +150,11 @@ static ashlar_status check_memory(const ashlar_walking *w) {
         ASHLAR_TRY(w->extents[axis].steps > 0 ? check_lengths(w, axis) : ASHLAR_OK);
     }
     for (size_t i = 0; i < m->input_count; i++) {
-        if (reads(w, m->inputs[i])) {
-            ASHLAR_TRY(check_tensor(w, m->inputs[i], b->inputs == NULL ? NULL : b->inputs[i]));
+        if (w->table->tensors[m->inputs[i].index].is_read) {
+            ASHLAR_TRY(check_tensor(w, &m->inputs[i], b->inputs == NULL ? NULL : b->inputs[i]));
         }
         if ((w->table->key.input_gradients >> i & 1) != 0) {
-            ASHLAR_TRY(check_tensor(w, m->inputs[i], b->input_gradients[i]));
+            ASHLAR_TRY(check_tensor(w, &m->inputs[i], b->input_gradients[i]));
         }
     }
     for (size_t i = 0; i < m->output_count; i++) {
@@ -189,28 +176,30 @@ static void *in_block(const ashlar_walking *w, size_t buffer) {
 
 /* The present chunk's part of a tensor in the caller's memory. */
 static void *in_batch(const ashlar_walking *w, const ashlar_tensor *tensor, const void *ptr) {
-    const size_t item = tensor->width == 0 ? sizeof(int32_t) : ashlar_dtype_bytes(w->model->dtype);
-    const size_t width = tensor->width == 0 ? 1 : tensor->width;
-    const size_t rows =
-        tensor->axis == ASHLAR_AXIS_TIME ? w->first_step * w->extents[tensor->axis].rows : 0;
-    return ptr == NULL ? NULL : (char *)(uintptr_t)ptr + rows * width * item;
+    if (ptr == NULL || w->first_step == 0 || tensor->axis != ASHLAR_AXIS_TIME) {
+        return (void *)(uintptr_t)ptr;
+    }
+    ashlar_extent before[ASHLAR_AXIS_MAX];
+    before[ASHLAR_AXIS_TIME] = w->extents[ASHLAR_AXIS_TIME];
+    before[ASHLAR_AXIS_TIME].steps = w->first_step;
+    return (char *)(uintptr_t)ptr + ashlar__walk_tensor_bytes(tensor, before);
 }
 
 static void *value_of(const ashlar_walking *w, const ashlar_tensor *tensor) {
     const ashlar_walk_tensor *t = &w->table->tensors[tensor->index];
     if (tensor->node == NULL) {
-        return in_batch(w, tensor, w->batch->inputs[tensor->number]);
+        return in_batch(w, tensor, w->batch.inputs[tensor - w->model->inputs]);
     }
     return t->value == ASHLAR_NO_INDEX && tensor->output != ASHLAR_NO_INDEX &&
-                   w->batch->outputs != NULL
-               ? in_batch(w, tensor, w->batch->outputs[tensor->output])
+                   w->batch.outputs != NULL
+               ? in_batch(w, tensor, w->batch.outputs[tensor->output])
                : in_block(w, t->value);
 }
 
 static void *gradient_of(const ashlar_walking *w, const ashlar_tensor *tensor) {
     const ashlar_walk_tensor *t = &w->table->tensors[tensor->index];
     return tensor->node == NULL && t->has_gradient
-               ? in_batch(w, tensor, w->batch->input_gradients[tensor->number])
+               ? in_batch(w, tensor, w->batch.input_gradients[tensor - w->model->inputs])
                : in_block(w, t->gradient);
 }
 
@@ -223,8 +212,8 @@ static void *set_at(const ashlar_walking *w, size_t set, size_t offset) {
 static void set_carried(const ashlar_walking *w, const ashlar_node *node,
                         ashlar_operation_call *call) {
     const size_t offset = w->plan->carried_at[node->index], last = w->chunk_count - 1, i = w->chunk;
-    const char *before = w->batch->before;
-    char *after = w->batch->after;
+    const char *before = w->batch.before;
+    char *after = w->batch.after;
     if (!node->operation.carries) {
         return;
     }
@@ -238,51 +227,32 @@ static void set_carried(const ashlar_walking *w, const ashlar_node *node,
     call->before_gradient = i > 0 ? set_at(w, last + i % 2, offset) : NULL;
 }
 
-static ashlar_operation_call call_of(const ashlar_walking *w, const ashlar_walk_phase *p) {
-    const ashlar_node *node = p->node;
+static void set_operands(const ashlar_walking *w, const ashlar_node *node,
+                         ashlar_operation_call *call) {
     const ashlar_walk_node *own = &w->table->nodes[node->index];
-    const ashlar_model_batch *b = w->batch;
-    ashlar_operation_call call = {.phase = p->phase,
-                                  .trains = w->table->key.walk == ASHLAR_WALK_TRAIN,
-                                  .has_backward = own->has_backward,
-                                  .engine = w,
-                                  .kept = in_block(w, own->kept),
-                                  .work = in_block(w, own->work[p->phase]),
-                                  .seed = w->seed + w->chunk * CHUNK_STRIDE,
-                                  .seed_at = b->seed_at,
-                                  .is_replayed = w->chunk_count > 1,
-                                  .sequence_first = b->sequence_first,
-                                  .sequence_stride = b->sequence_stride,
-                                  .weight = b->weight,
-                                  .weight_at = b->weight_at,
-                                  .scale = b->scale,
-                                  .loss = b->loss};
+    const ashlar_model *root = w->model->root;
     for (size_t i = 0; i < node->input_count; i++) {
         const ashlar_tensor *tensor = node->inputs[i];
         void *gradient = own->uses[i] == ASHLAR_GRADIENT_NONE    ? NULL
                          : own->uses[i] == ASHLAR_GRADIENT_FIRST ? gradient_of(w, tensor)
                                                                  : in_block(w, own->beside[i]);
-        call.inputs[i] = (ashlar_operand_data){w->extents[tensor->axis], tensor->width,
-                                               value_of(w, tensor), gradient};
+        call->inputs[i] = (ashlar_operand_data){w->extents[tensor->axis], tensor->width,
+                                                value_of(w, tensor), gradient};
     }
     for (size_t i = 0; i < node->output_count; i++) {
-        const ashlar_tensor *tensor = node->outputs[i];
-        call.outputs[i] = (ashlar_operand_data){w->extents[tensor->axis], tensor->width,
-                                                value_of(w, tensor), gradient_of(w, tensor)};
+        const ashlar_tensor *tensor = &node->outputs[i];
+        call->outputs[i] = (ashlar_operand_data){w->extents[tensor->axis], tensor->width,
+                                                 value_of(w, tensor), gradient_of(w, tensor)};
     }
     for (size_t i = 0; i < node->weight_count; i++) {
-        const ashlar_model_weight *weight = &w->model->root->weights[node->weights[i]];
-        call.weights[i].rows = weight->rows;
-        call.weights[i].width = weight->width;
-        call.weights[i].value =
-            ashlar_arena_view(w->model->root->arena, ASHLAR_REGION_PARAMETERS, weight->tensor);
-        call.weights[i].gradient =
-            own->has_weight_gradients && !weight->is_frozen
-                ? ashlar_arena_view(w->model->root->arena, ASHLAR_REGION_GRADIENTS, weight->tensor)
-                : NULL;
+        const ashlar_model_weight *weight = &root->weights[node->weights[i]];
+        const bool is_trained = own->has_weight_gradients && !weight->is_frozen;
+        call->weights[i] = (ashlar_weight_data){
+            weight->rows, weight->width,
+            ashlar_arena_view(root->arena, ASHLAR_REGION_PARAMETERS, weight->tensor),
+            is_trained ? ashlar_arena_view(root->arena, ASHLAR_REGION_GRADIENTS, weight->tensor)
+                       : NULL};
     }
-    set_carried(w, node, &call);
-    return call;
 }
 
 /* Add what was written beside a gradient to it. */
@@ -305,11 +275,27 @@ static ashlar_status add_beside(const ashlar_walking *w, const ashlar_node *node
 
 static ashlar_status queue_phase(const ashlar_walking *w, const ashlar_walk_phase *p) {
     const ashlar_operation *o = &p->node->operation;
-    const ashlar_operation_call call = call_of(w, p);
+    const ashlar_walk_node *own = &w->table->nodes[p->node->index];
+    ashlar_operation_call call = {.phase = p->phase,
+                                  .trains = w->table->key.walk == ASHLAR_WALK_TRAIN,
+                                  .has_backward = own->has_backward,
+                                  .engine = w,
+                                  .kept = in_block(w, own->kept),
+                                  .work = in_block(w, own->work[p->phase]),
+                                  .seed = w->seed + w->chunk * CHUNK_STRIDE,
+                                  .seed_at = w->batch.seed_at,
+                                  .is_replayed = w->chunk_count > 1,
+                                  .sequence_first = w->batch.sequence_first,
+                                  .sequence_stride = w->batch.sequence_stride,
+                                  .weight = w->batch.weight,
+                                  .weight_at = w->batch.weight_at,
+                                  .scale = w->batch.scale,
+                                  .loss = w->batch.loss};
+    set_operands(w, p->node, &call);
+    set_carried(w, p->node, &call);
     ASHLAR_TRY(o->queue(o->user, &call, w->stream));
-    return p->phase == (o->is_loss ? ASHLAR_PHASE_FORWARD : ASHLAR_PHASE_BACKWARD)
-               ? add_beside(w, p->node, &call)
-               : ASHLAR_OK;
+    return p->phase == ashlar__walk_gradient_phase(p->node) ? add_beside(w, p->node, &call)
+                                                            : ASHLAR_OK;
 }
 
 ashlar_status ashlar__walk_queue(const ashlar_walking *w, size_t first, size_t end) {
@@ -327,8 +313,8 @@ ashlar_status ashlar__walk_queue(const ashlar_walking *w, size_t first, size_t e
 /* Make chunk `index` the present one. Recurrent layers take lengths of 1 and more from the host:
  * what they compute for a sequence that is over is not read. */
 static void go_to_chunk(ashlar_walking *w, size_t index) {
-    const size_t longest = w->plan->shape.chunk, steps = w->batch->steps;
-    const int32_t *lengths = w->batch->lengths;
+    const size_t longest = w->plan->shape.chunk, steps = w->batch.steps;
+    const int32_t *lengths = w->batch.lengths;
     ashlar_extent *e = &w->extents[ASHLAR_AXIS_TIME];
     w->chunk = index;
     w->first_step = index * longest;
@@ -366,8 +352,8 @@ static ashlar_status run_chunks(ashlar_walking *w) {
 static ashlar_status queue_lengths(ashlar_walking *w, ashlar_axis axis) {
     ashlar_extent *e = &w->extents[axis];
     int32_t *at = in_block(w, w->table->lengths[axis]);
-    e->lengths = lengths_of(w->batch, axis);
-    e->lengths_at = lengths_at_of(w->batch, axis);
+    e->lengths = w->batch.axes[axis].lengths;
+    e->lengths_at = w->batch.axes[axis].lengths_at;
     if (at == NULL) {
         return ASHLAR_OK;
     }
@@ -391,12 +377,11 @@ static ashlar_status queue_lengths(ashlar_walking *w, ashlar_axis axis) {
 /* An input that no gradient reaches has gradient 0. */
 static ashlar_status clear_gradients(const ashlar_walking *w) {
     for (size_t i = 0; i < w->model->input_count; i++) {
-        const ashlar_tensor *input = w->model->inputs[i];
+        const ashlar_tensor *input = &w->model->inputs[i];
         if ((w->table->key.input_gradients >> i & 1) != 0 &&
             !w->table->tensors[input->index].is_written) {
-            ASHLAR_TRY(ashlar_fill(w->model->device, w->batch->input_gradients[i], 0,
-                                   ashlar__walk_tensor_bytes(w->model, input, &w->plan->shape),
-                                   w->stream));
+            ASHLAR_TRY(ashlar_fill(w->model->device, w->batch.input_gradients[i], 0,
+                                   ashlar__walk_tensor_bytes(input, w->extents), w->stream));
         }
     }
     return ASHLAR_OK;
@@ -418,55 +403,47 @@ static ashlar_status queue_all(ashlar_walking *w) {
     return status;
 }
 
-static ashlar_status take_block(ashlar_walking *w) {
-    return w->plan->bytes == 0
-               ? ASHLAR_OK
-               : ashlar_alloc_tagged(w->model->allocator, w->plan->bytes, ASHLAR_TAG_ACTIVATIONS,
-                                     w->stream, (void **)&w->block);
+/* `address` receives the block's. */
+static ashlar_status take_block(ashlar_walking *w, void **address) {
+    if (w->plan->bytes > 0) {
+        ASHLAR_TRY(ashlar_alloc_tagged(w->model->allocator, w->plan->bytes, ASHLAR_TAG_ACTIVATIONS,
+                                       w->stream, (void **)&w->block));
+    }
+    if (address != NULL) {
+        *address = w->block;
+    }
+    return ASHLAR_OK;
 }
 
-ashlar_status ashlar__model_walk(ashlar_model *m, ashlar_walk walk,
-                                 const ashlar_model_batch *given, ashlar_stream stream) {
-    const ashlar_model_batch batch = ASHLAR_OR_ZERO(ashlar_model_batch, given);
+ashlar_status ashlar__model_walk(ashlar_model *m, ashlar_walk walk, const ashlar_model_batch *batch,
+                                 ashlar_stream stream) {
     ashlar_walking w;
-    ASHLAR_TRY(prepare(m, walk, &batch, &w));
-    w.stream = stream;
-    for (ashlar_axis axis = 0; axis < m->axis_count; axis++) {
-        w.extents[axis] = ashlar__walk_extent(m, &w.plan->shape, axis);
-    }
+    ASHLAR_TRY(prepare(m, walk, batch, stream, &w));
+    ashlar__walk_extents(m, &w.plan->shape, w.extents);
     ASHLAR_TRY(check_memory(&w));
     if (walk == ASHLAR_WALK_TRAIN) { /* the weights are about to change */
         ASHLAR_TRY(ashlar__model_drop_prepared(m));
     }
-    w.seed = batch.seed != 0 ? batch.seed : ashlar__random_step(&m->seed);
-    ASHLAR_TRY(take_block(&w));
-    if (batch.address != NULL) {
-        *batch.address = w.block;
-    }
+    w.seed = w.batch.seed != 0 ? w.batch.seed : ashlar__random_step(&m->seed);
+    ASHLAR_TRY(take_block(&w, w.batch.address));
     const ashlar_status status = queue_all(&w);
     const ashlar_status given_back = ashlar_free(m->allocator, w.block);
     return status == ASHLAR_OK ? given_back : status;
 }
 
 ashlar_status ashlar_model_dry_run(ashlar_model *m, ashlar_walk walk,
-                                   const ashlar_model_batch *given, ashlar_stream stream,
+                                   const ashlar_model_batch *batch, ashlar_stream stream,
                                    void **address) {
-    const ashlar_model_batch batch = ASHLAR_OR_ZERO(ashlar_model_batch, given);
     ashlar_walking w;
-    ASHLAR_TRY(prepare(m, walk, &batch, &w));
-    w.stream = stream;
-    ASHLAR_TRY(take_block(&w));
-    if (address != NULL) {
-        *address = w.block;
-    }
+    ASHLAR_TRY(prepare(m, walk, batch, stream, &w));
+    ASHLAR_TRY(take_block(&w, address));
     return ashlar_free(m->allocator, w.block);
 }
 
 ashlar_status ashlar_model_get_need(ashlar_model *m, ashlar_walk walk,
-                                    const ashlar_model_batch *given, ashlar_model_need *out) {
-    const ashlar_model_batch batch = ASHLAR_OR_ZERO(ashlar_model_batch, given);
+                                    const ashlar_model_batch *batch, ashlar_model_need *out) {
     ashlar_walking w;
-    ASHLAR_TRY(prepare(m, walk, &batch, &w));
+    ASHLAR_TRY(prepare(m, walk, batch, NULL, &w));
     *out = (ashlar_model_need){.plan_bytes = w.plan->bytes,
                                .bound_bytes = w.plan->bound,
                                .carried_bytes = w.plan->carried,
@@ -475,11 +452,10 @@ ashlar_status ashlar_model_get_need(ashlar_model *m, ashlar_walk walk,
 }
 
 ashlar_status ashlar_model_list_buffers(ashlar_model *m, ashlar_walk walk,
-                                        const ashlar_model_batch *given, ashlar_model_buffer *out,
+                                        const ashlar_model_batch *batch, ashlar_model_buffer *out,
                                         size_t capacity, size_t *count) {
-    const ashlar_model_batch batch = ASHLAR_OR_ZERO(ashlar_model_batch, given);
     ashlar_walking w;
-    ASHLAR_TRY(prepare(m, walk, &batch, &w));
+    ASHLAR_TRY(prepare(m, walk, batch, NULL, &w));
     *count = 0;
     for (size_t i = 0; i < w.table->buffer_count; i++) {
         const ashlar_walk_buffer *b = &w.table->buffers[i];

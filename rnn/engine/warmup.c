@@ -6,23 +6,25 @@
 
 /* One block, as large as that of the walk that needs most. */
 static ashlar_status dry_run(void *user, size_t length) {
-    static const ashlar_walk walks[] = {ASHLAR_WALK_TRAIN, ASHLAR_WALK_TEST, ASHLAR_WALK_PREDICT};
     ashlar_model *m = user;
     ashlar_model_batch batch = m->largest;
-    const bool trains = ashlar_arena_region(m->arena, ASHLAR_REGION_GRADIENTS) != NULL;
+    const bool has_loss = batch.loss != NULL;
+    const bool is_possible[] = {
+        [ASHLAR_WALK_TRAIN] =
+            has_loss && ashlar_arena_region(m->arena, ASHLAR_REGION_GRADIENTS) != NULL,
+        [ASHLAR_WALK_TEST] = has_loss,
+        [ASHLAR_WALK_PREDICT] = batch.outputs != NULL,
+    };
+    ASHLAR_TABLE_IS_FULL(is_possible, ASHLAR_WALK_COUNT);
     size_t bytes = 0;
     void *block;
     batch.steps = length;
-    for (int i = 0; i < ASHLAR_WALK_COUNT; i++) {
-        ashlar_model_need need;
-        const bool is_possible =
-            walks[i] == ASHLAR_WALK_PREDICT
-                ? batch.outputs != NULL
-                : batch.loss != NULL && (walks[i] == ASHLAR_WALK_TEST || trains);
-        if (is_possible) {
-            ASHLAR_TRY(ashlar_model_get_need(m, walks[i], &batch, &need));
-            bytes = need.plan_bytes > bytes ? need.plan_bytes : bytes;
+    for (int walk = 0; walk < ASHLAR_WALK_COUNT; walk++) {
+        ashlar_model_need need = {0};
+        if (is_possible[walk]) {
+            ASHLAR_TRY(ashlar_model_get_need(m, (ashlar_walk)walk, &batch, &need));
         }
+        bytes = need.plan_bytes > bytes ? need.plan_bytes : bytes;
     }
     ASHLAR_FAIL_IF(bytes == 0, ASHLAR_EINVAL,
                    "ashlar_model_warmup: the batch has neither a loss nor an output");
@@ -45,9 +47,10 @@ ashlar_status ashlar_model_warmup(ashlar_model *m, const ashlar_model_batch *lar
 
 static ashlar_status begin(const ashlar_model *m, const ashlar_model_batch *b,
                            ashlar_stream stream) {
+    const size_t steps = b == NULL ? 0 : b->steps;
     return m->warmup.max_length == 0
                ? ASHLAR_OK
-               : ashlar_step_begin(m->allocator, stream, ashlar_warmup_key(&m->warmup, b->steps));
+               : ashlar_step_begin(m->allocator, stream, ashlar_warmup_key(&m->warmup, steps));
 }
 
 static ashlar_status end(const ashlar_model *m, ashlar_status status) {
@@ -56,11 +59,10 @@ static ashlar_status end(const ashlar_model *m, ashlar_status status) {
     return status == ASHLAR_OK ? ended : status;
 }
 
-ashlar_status ashlar_model_run(ashlar_model *m, ashlar_walk walk, const ashlar_model_batch *given,
+ashlar_status ashlar_model_run(ashlar_model *m, ashlar_walk walk, const ashlar_model_batch *batch,
                                ashlar_stream stream) {
-    const ashlar_model_batch batch = ASHLAR_OR_ZERO(ashlar_model_batch, given);
-    ASHLAR_TRY(begin(m, &batch, stream));
-    return end(m, ashlar__model_walk(m, walk, &batch, stream));
+    ASHLAR_TRY(begin(m, batch, stream));
+    return end(m, ashlar__model_walk(m, walk, batch, stream));
 }
 
 static ashlar_status train(ashlar_model *m, ashlar_optimizer *optimizer,

@@ -75,13 +75,18 @@ extern const ashlar_rnn_backend ashlar__rnn_backend_cpu;
 /* CUDA devices: cuDNN 9, found at run time. Built without cuDNN's headers, it refuses every rnn. */
 extern const ashlar_rnn_backend ashlar__rnn_backend_cudnn;
 
-/* Like the call of rnn.h for that pass, with the lengths and the seed of *varying; batch->lengths
- * is not read. A back end that can take lengths only from the host, and so has no queue_varying,
- * runs all sequences for all steps and draws its own dropout seeds: the states hy and cy are those
- * after a sequence's padding then, and the reverse direction begins with the padding. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_queue_varying(
-    const ashlar_rnn *rnn, ashlar_rnn_pass pass, const ashlar_rnn_batch *batch,
-    const ashlar_rnn_buffers *buffers, const ashlar_rnn_varying *varying, ashlar_stream stream);
+/* Like the call of rnn.h for that pass, for a caller that has checked lengths and buffers: none is
+ * looked at on the host. batch->lengths NULL: every sequence has batch->steps steps.
+ *
+ * varying   NULL, or where the lengths and the seed are that are read instead. A back end that can
+ *           take lengths only from the host, and so has no queue_varying, runs all sequences for
+ * all steps and draws its own dropout seeds: the states hy and cy are those after a sequence's
+ *           padding then, and the reverse direction begins with the padding */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                                                  const ashlar_rnn_batch *batch,
+                                                  const ashlar_rnn_buffers *buffers,
+                                                  const ashlar_rnn_varying *varying,
+                                                  ashlar_stream stream);
 
 /* Call the back end's restart_dropout(), if it has one. `stream` must not be capturing. Replays of
  * a step that was captured before continue the new random sequence. */

@@ -66,8 +66,7 @@ ashlar_status ashlar_rnn_prepare(const ashlar_rnn *rnn, const void *weights, voi
     return rnn->backend->prepare(rnn, weights, prepared, stream);
 }
 
-static ashlar_status check_batch(const ashlar_rnn *rnn, const char *name,
-                                 const ashlar_rnn_batch *batch) {
+static ashlar_status check_batch(const char *name, const ashlar_rnn_batch *batch) {
     ASHLAR_FAIL_IF(
         batch->steps == 0 || batch->batch == 0 || batch->lengths == NULL, ASHLAR_EINVAL,
         "rnn: a batch of %zu sequences of %zu steps; each is at least 1, and lengths are given",
@@ -80,10 +79,6 @@ static ashlar_status check_batch(const ashlar_rnn *rnn, const char *name,
                        ASHLAR_EINVAL, "rnn: lengths[%zu] is %d; it must be 1 to %zu", b,
                        (int)batch->lengths[b], batch->steps);
     }
-    const ashlar_rnn_config *c = &rnn->layout.config;
-    ASHLAR_FAIL_IF(is_persistent(c) && !ashlar__rnn_may_be_full(c, batch), ASHLAR_ENOTSUP,
-                   "rnn: a persistent algorithm takes only sequences of the full length; use "
-                   "ASHLAR_RNN_STANDARD or ASHLAR_RNN_AUTO");
     return ASHLAR_OK;
 }
 
@@ -93,8 +88,7 @@ ASHLAR_TABLE_IS_FULL(pass_names, ASHLAR_RNN_PASS_COUNT);
 
 /* Check the buffers that a pass uses; those of 0 bytes are not used, and not checked. */
 static ashlar_status check_buffers(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
-                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b,
-                                   const ashlar_rnn_varying *varying) {
+                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b) {
     const ashlar_rnn_layout *l = &rnn->layout;
     const bool goes_forward = pass == ASHLAR_RNN_FORWARD,
                has_data = pass == ASHLAR_RNN_BACKWARD_DATA;
@@ -128,10 +122,23 @@ static ashlar_status check_buffers(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
         OPERAND(dx, has_data, x, false),
         OPERAND(dhx, has_data, h, false),
         OPERAND(dcx, has_data, c, false),
-        {"lengths", varying->lengths, B * sizeof(int32_t), false},
-        {"seed", varying->seed, sizeof *varying->seed, false},
         {0}};
     return ashlar__check_operands(rnn->device, pass_names[pass], operands);
+}
+
+ashlar_status ashlar__rnn_queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                                const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                                const ashlar_rnn_varying *varying, ashlar_stream stream) {
+    const ashlar_rnn_config *c = &rnn->layout.config;
+    ashlar_rnn_batch full = *batch;
+    if (varying != NULL && rnn->backend->queue_varying != NULL) {
+        return rnn->backend->queue_varying(rnn, pass, batch, buffers, varying, stream);
+    }
+    full.lengths = varying != NULL ? NULL : batch->lengths;
+    ASHLAR_FAIL_IF(is_persistent(c) && !ashlar__rnn_may_be_full(c, &full), ASHLAR_ENOTSUP,
+                   "rnn: a persistent algorithm takes only sequences of the full length; use "
+                   "ASHLAR_RNN_STANDARD or ASHLAR_RNN_AUTO");
+    return rnn->backend->queue(rnn, pass, &full, buffers, stream);
 }
 
 static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
@@ -147,9 +154,9 @@ static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                    "%s: with padding_is_free the final states are not known; leave hy, cy, dhy and "
                    "dcy NULL",
                    name);
-    ASHLAR_TRY(check_batch(rnn, name, batch));
-    ASHLAR_TRY(check_buffers(rnn, pass, batch, b, &(ashlar_rnn_varying){0}));
-    return rnn->backend->queue(rnn, pass, batch, b, stream);
+    ASHLAR_TRY(check_batch(name, batch));
+    ASHLAR_TRY(check_buffers(rnn, pass, batch, b));
+    return ashlar__rnn_queue(rnn, pass, batch, b, NULL, stream);
 }
 
 ashlar_status ashlar_rnn_forward(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
@@ -165,19 +172,6 @@ ashlar_status ashlar_rnn_backward_data(const ashlar_rnn *rnn, const ashlar_rnn_b
 ashlar_status ashlar_rnn_backward_weights(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
                                           const ashlar_rnn_buffers *buffers, ashlar_stream stream) {
     return run_pass(rnn, ASHLAR_RNN_BACKWARD_WEIGHTS, batch, buffers, stream);
-}
-
-ashlar_status ashlar__rnn_queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
-                                        const ashlar_rnn_batch *batch,
-                                        const ashlar_rnn_buffers *buffers,
-                                        const ashlar_rnn_varying *varying, ashlar_stream stream) {
-    ASHLAR_TRY(check_buffers(rnn, pass, batch, buffers, varying));
-    if (rnn->backend->queue_varying != NULL) {
-        return rnn->backend->queue_varying(rnn, pass, batch, buffers, varying, stream);
-    }
-    ashlar_rnn_batch full = *batch;
-    full.lengths = NULL;
-    return rnn->backend->queue(rnn, pass, &full, buffers, stream);
 }
 
 ashlar_status ashlar__rnn_restart_dropout(const ashlar_rnn *rnn, uint64_t seed,

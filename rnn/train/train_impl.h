@@ -174,10 +174,11 @@ static inline size_t *ashlar__train_tokens(const ashlar_trainer *t, size_t step)
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_open_steps(ashlar_trainer *trainer);
 void ashlar__train_close_steps(ashlar_trainer *trainer);
 
-/* After the warm-up: capture steps, and put the first batch on the device. */
+/* After the warm-up: capture steps, and put the first batch of those on the device. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_begin_steps(ashlar_trainer *trainer, bool is_planned);
 
-/* Draw the next step's batch and queue a step. The host must have waited for step - 2. */
+/* Draw a step's batch, where steps are captured the next one's, and queue the step. The host must
+ * have waited for step - 2. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_queue(ashlar_trainer *trainer, size_t step);
 
 /* Queue forward and backward of a part of t->shard: add gradients, times the loss scale, to the

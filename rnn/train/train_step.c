@@ -123,25 +123,50 @@ static ashlar_status queue_in_step(ashlar_trainer *t, size_t step, size_t part, 
     return status == ASHLAR_OK ? ended : status;
 }
 
-/* All calls of a step. Of a padded one only the buffer counts: the calls are those of every step of
- * that length on this buffer. */
-static ashlar_status queue_calls(ashlar_trainer *t, size_t step) {
+/* Queue the copy of a step's batch beside the step before it, which reads the other buffer. */
+static ashlar_status upload(ashlar_trainer *t, size_t step) {
+    t->event_calls++;
+    ASHLAR_TRY(
+        ashlar__batches_upload(&t->batches, t->device, ashlar__train_buffer(step), t->copies));
+    return ashlar_event_record(t->device, t->joined, t->copies);
+}
+
+static ashlar_status wait_for_upload(ashlar_trainer *t) {
+    t->event_calls++;
+    return ashlar_stream_wait(t->device, t->stream, t->joined);
+}
+
+static ashlar_status queue_parts(ashlar_trainer *t, size_t step) {
     const size_t buffer = ashlar__train_buffer(step);
     const size_t parts = t->batches.buffers[buffer].split.parts;
     ashlar_train_outcome *out = ashlar__train_outcome_of(t, buffer);
-    t->event_calls += 4;
-    ASHLAR_TRY(ashlar_event_record(t->device, t->forked, t->stream));
-    ASHLAR_TRY(ashlar_stream_wait(t->device, t->copies, t->forked));
-    ASHLAR_TRY(
-        ashlar__batches_upload(&t->batches, t->device, ashlar__train_buffer(step + 1), t->copies));
-    ASHLAR_TRY(ashlar_event_record(t->device, t->joined, t->copies));
     for (size_t part = 0; part < parts; part++) {
         ASHLAR_TRY(queue_in_step(t, step, part, parts));
     }
     ASHLAR_TRY(ashlar_optimizer_copy_state_to_host(t->optimizer, &out->optimizer, NULL, t->stream));
-    ASHLAR_TRY(ashlar_copy_to_host(t->device, &out->votes, t->votes,
-                                   (1 + parts) * sizeof *t->losses, t->stream));
-    return ashlar_stream_wait(t->device, t->stream, t->joined);
+    return ashlar_copy_to_host(t->device, &out->votes, t->votes, (1 + parts) * sizeof *t->losses,
+                               t->stream);
+}
+
+/* All calls of a step that may be captured: the copy of the next batch is among them, for launches
+ * of graphs do not overlap. Of a padded step only the buffer counts: the calls are those of every
+ * step of that length on this buffer. */
+static ashlar_status queue_calls(ashlar_trainer *t, size_t step) {
+    t->event_calls += 2;
+    ASHLAR_TRY(ashlar_event_record(t->device, t->forked, t->stream));
+    ASHLAR_TRY(ashlar_stream_wait(t->device, t->copies, t->forked));
+    ASHLAR_TRY(upload(t, step + 1));
+    ASHLAR_TRY(queue_parts(t, step));
+    return wait_for_upload(t);
+}
+
+/* A step without graphs. The host has waited for the step that last read this buffer, so that the
+ * copy waits for nothing on the device. */
+static ashlar_status queue_step(ashlar_trainer *t, size_t step) {
+    draw(t, step);
+    ASHLAR_TRY(upload(t, step));
+    ASHLAR_TRY(wait_for_upload(t));
+    return queue_parts(t, step);
 }
 
 /* ---- graphs ---- */
@@ -221,18 +246,19 @@ static ashlar_status try_graph(ashlar_trainer *t, size_t buffer, bool *is_done) 
 
 /* ---- the steps of a run ---- */
 
-ashlar_status ashlar__train_queue(ashlar_trainer *t, size_t step) {
-    const size_t buffer = ashlar__train_buffer(step);
-    bool is_done = false;
+static ashlar_status launch_or_queue(ashlar_trainer *t, size_t step, bool *is_done) {
     draw(t, step + 1);
-    if (t->graphs != NULL) {
-        ASHLAR_TRY(try_graph(t, buffer, &is_done));
-    }
+    ASHLAR_TRY(try_graph(t, ashlar__train_buffer(step), is_done));
+    return *is_done ? ASHLAR_OK : queue_calls(t, step);
+}
+
+ashlar_status ashlar__train_queue(ashlar_trainer *t, size_t step) {
+    bool is_done = false;
+    ASHLAR_TRY(t->graphs != NULL ? launch_or_queue(t, step, &is_done) : queue_step(t, step));
     t->graph_report.launched += is_done;
     t->graph_report.eager += !is_done && ashlar__train_pads(&t->config);
-    ASHLAR_TRY(is_done ? ASHLAR_OK : queue_calls(t, step));
     t->event_calls++;
-    return ashlar_event_record(t->device, t->done[buffer], t->stream);
+    return ashlar_event_record(t->device, t->done[ashlar__train_buffer(step)], t->stream);
 }
 
 ashlar_status ashlar__train_open_steps(ashlar_trainer *t) {
@@ -276,8 +302,9 @@ static void capture_all(ashlar_trainer *t) {
     }
 }
 
-/* The host waits for the copy of the first batch, since it draws that of step + 2 into the same
- * buffer before it waits for the step. */
+/* The host waits for what the warm-up queued, and where steps are launched for the copy of the
+ * first batch, since it draws that of step + 2 into the same buffer before it waits for the step.
+ */
 ashlar_status ashlar__train_begin_steps(ashlar_trainer *t, bool is_planned) {
     const size_t first = t->state.step + 1;
     if (t->config.graphs && !is_planned) {
@@ -285,10 +312,10 @@ ashlar_status ashlar__train_begin_steps(ashlar_trainer *t, bool is_planned) {
     } else if (t->config.graphs) {
         ASHLAR_HOST_NEW(t->graphs, graph_places(t), "no host memory for the graphs of steps");
         capture_all(t);
+        draw(t, first);
+        ASHLAR_TRY(
+            ashlar__batches_upload(&t->batches, t->device, ashlar__train_buffer(first), t->stream));
     }
-    draw(t, first);
-    ASHLAR_TRY(
-        ashlar__batches_upload(&t->batches, t->device, ashlar__train_buffer(first), t->stream));
     return ashlar_stream_synchronize(t->device, t->stream);
 }
 

@@ -67,18 +67,18 @@ static inline size_t outer_of(ashlar_axis axis, size_t T) {
 }
 
 static inline size_t steps_of(size_t i, size_t T) {
-    return outer_of(model->inputs[i]->axis, T) * (drawn.layers[i] > 0 ? drawn.layers[i] : 1);
+    return outer_of(model->inputs[i].axis, T) * (drawn.layers[i] > 0 ? drawn.layers[i] : 1);
 }
 
 static inline size_t item_of(size_t i) {
-    const size_t width = model->inputs[i]->width, layers = drawn.layers[i];
+    const size_t width = model->inputs[i].width, layers = drawn.layers[i];
     return width == 0 ? sizeof(int32_t) : width / (layers > 0 ? layers : 1) * sizeof(double);
 }
 
 static inline void draw_values(size_t T, size_t B) {
     for (size_t i = 0; i < model->input_count; i++) {
         const size_t bytes = steps_of(i, T) * B * item_of(i);
-        const bool has_tokens = model->inputs[i]->width == 0;
+        const bool has_tokens = model->inputs[i].width == 0;
         for (size_t k = 0; k < bytes / (has_tokens ? sizeof(int32_t) : sizeof(double)); k++) {
             if (has_tokens) {
                 ((int32_t *)drawn.inputs[i])[k] =
@@ -188,7 +188,7 @@ static inline void check_gradients(const ashlar_model_batch *plain, size_t count
     ashlar_model_batch b = *plain;
     b.input_gradients = wanted;
     for (size_t i = 0; i < model->input_count; i++) {
-        const bool is_wanted = model->inputs[i]->width > 0 && below(4) > 0;
+        const bool is_wanted = model->inputs[i].width > 0 && below(4) > 0;
         wanted[i] = is_wanted ? drawn.gradients[i] : NULL;
         memset(drawn.gradients[i], 0xff, steps_of(i, b.steps) * b.batch * item_of(i));
     }

@@ -264,7 +264,7 @@ static ashlar_model_batch window_of(const ashlar_model_batch *whole, size_t firs
         lengths[k] = far[k] == 0 ? 1 : far[k];
     }
     for (size_t i = 0; i < model->input_count; i++) {
-        const bool moves = model->inputs[i]->axis == ASHLAR_AXIS_TIME;
+        const bool moves = model->inputs[i].axis == ASHLAR_AXIS_TIME;
         inputs[i] = (char *)drawn.inputs[i] + (moves ? first * B * item_of(i) : 0);
     }
     b.steps = steps;

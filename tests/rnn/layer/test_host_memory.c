@@ -98,24 +98,6 @@ CASE(a_strict_device_ends_the_process) {
     CHECK_HAS(child_words, "is device memory, but the host reads it");
 }
 
-CASE_WITH(lengths_and_seeds_that_a_pass_reads_itself_are_the_device_s, set_up_memory(SOFT)) {
-    const ashlar_rnn_batch batch = batch_of(NULL);
-    const ashlar_rnn_buffers b = buffers_of();
-    static const uint64_t seed = 1;
-    ashlar_rnn_varying varying = {.lengths = lengths};
-    CHECK_FAILS(
-        ashlar__rnn_queue_varying(rnn, ASHLAR_RNN_FORWARD, &batch, &b, &varying, streams[0]),
-        ASHLAR_EINVAL, "ashlar_rnn_forward: lengths, 12 bytes");
-    varying.seed = &seed;
-    varying.lengths = NULL;
-    CHECK_FAILS(ashlar__rnn_queue_varying(
-                    rnn, ASHLAR_RNN_FORWARD,
-                    &(ashlar_rnn_batch){.steps = STEPS, .batch = BATCH, .lengths = lengths}, &b,
-                    &varying, streams[0]),
-                ASHLAR_EINVAL, "ashlar_rnn_forward: seed, 8 bytes");
-    give_device_memory();
-}
-
 CASE_WITH(lengths_that_the_host_reads_are_the_host_s, set_up_memory(SOFT)) {
     int32_t *const far = piece(20);
     const ashlar_rnn_batch batch = batch_of(far);

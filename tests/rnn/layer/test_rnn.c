@@ -193,8 +193,8 @@ CASE_WITH(a_back_end_that_reads_weights_as_they_are_prepares_nothing,
 static void queue_varying(const tensors *t, const ashlar_rnn_varying *varying) {
     for (int pass = 0; pass < ASHLAR_RNN_PASS_COUNT; pass++) {
         const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .dropout_seed = SEED - 4};
-        CHECK(ashlar__rnn_queue_varying(rnn, (ashlar_rnn_pass)pass, &batch, &t->all, varying,
-                                        streams[1]) == ASHLAR_OK);
+        CHECK(ashlar__rnn_queue(rnn, (ashlar_rnn_pass)pass, &batch, &t->all, varying, streams[1]) ==
+              ASHLAR_OK);
     }
 }
 
@@ -237,9 +237,9 @@ CASE_WITH(a_back_end_without_it_runs_all_sequences_to_the_end,
     wait_for(streams[1]);
     check_same(&direct, &queued);
     ashlar__host_fail_at(1);
-    CHECK(ashlar__rnn_queue_varying(
-              rnn, ASHLAR_RNN_FORWARD, &(ashlar_rnn_batch){.steps = STEPS, .batch = BATCH},
-              &queued.all, &(ashlar_rnn_varying){NULL, NULL}, streams[1]) == ASHLAR_EHOSTMEM);
+    CHECK(ashlar__rnn_queue(rnn, ASHLAR_RNN_FORWARD,
+                            &(ashlar_rnn_batch){.steps = STEPS, .batch = BATCH}, &queued.all,
+                            &(ashlar_rnn_varying){NULL, NULL}, streams[1]) == ASHLAR_EHOSTMEM);
     ashlar__host_fail_at(0);
     rnn->backend = &ashlar__rnn_backend_cpu;
     give(direct.memory);

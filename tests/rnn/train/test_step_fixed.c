@@ -37,6 +37,8 @@ static void train_twice(const ashlar_train_config *config, ashlar_train_show_fn 
         runs[i] = (shown){0};
         REQUIRE(open_trainer(&one) == ASHLAR_OK);
         CHECK(ashlar__trainer_run(trainer, plant, &runs[i], &reports[i]) == ASHLAR_OK);
+        /* The copy is over, the step waits for it, the step is over. */
+        CHECK(i == 1 || trainer->event_calls == 3 * (uint64_t)STEPS);
         close_trainer();
     }
     check_same_losses();

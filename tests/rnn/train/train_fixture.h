@@ -95,11 +95,11 @@ static inline ashlar_status open_trainer(const ashlar_train_config *config) {
 
 /* The recurrent layers of a trainer's model: what their operation begins with. */
 static inline ashlar_rnn *rnn_of(const ashlar_trainer *of) {
-    const ashlar_node *node = ashlar__trainer_model(of).model->nodes;
-    while (strcmp(node->operation.name, "rnn") != 0) {
-        node = node->next;
+    ashlar_node *const *node = ashlar__trainer_model(of).model->nodes;
+    while (strcmp((*node)->operation.name, "rnn") != 0) {
+        node++;
     }
-    return *(ashlar_rnn **)node->operation.user;
+    return *(ashlar_rnn **)(*node)->operation.user;
 }
 
 /* In the place of a back end's: the gradients of weights are no numbers. */
