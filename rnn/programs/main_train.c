@@ -75,13 +75,6 @@ static void show(void *context, const ashlar_train_progress *now) {
     if (!s->command->is_quiet) {
         ashlar__progress_show(&s->progress, now);
     }
-    if (now->above_since != 0 && is_first_rank(s->command)) { /* all ranks have the same loss */
-        fprintf(stderr,
-                "%s: step %zu: the loss, %.4f on average, has been above %.4f, its start, since "
-                "step %zu: the training diverges; use a smaller --learning-rate than %g\n",
-                program, now->step, now->loss, now->start, now->above_since,
-                s->command->train.schedule.rate);
-    }
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) { /* warn at once, even if is_quiet */
         if ((now->found & 1u << tag) != 0) {
             ashlar__report_print_growth(stderr, (ashlar_tag)tag, &now->growth[tag]);

@@ -62,7 +62,6 @@ static ashlar_status open_model(ashlar_trainer *t) {
 }
 
 static ashlar_status build_model(ashlar_trainer *t) {
-    ASHLAR_TRY(ashlar__leak_monitor_create(&t->growth));
     t->allocator = t->config.measured;
     if (t->allocator == NULL) {
         ASHLAR_TRY(ashlar_allocator_create(t->device, &t->allocator));
@@ -158,7 +157,6 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     ashlar__batches_finish(&t->batches);
     ashlar__host_free(t->seen_lengths);
     ashlar__host_free(t->buckets);
-    ashlar__leak_monitor_destroy(t->growth);
     ashlar__host_free(t);
 }
 

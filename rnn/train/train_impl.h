@@ -126,7 +126,6 @@ struct ashlar_trainer {
     ashlar_shard_sums sums;      /* zeros unless a batch is divided */
     bool *seen_lengths;          /* [batches.max_length + 1] */
     ashlar_train_state state;    /* after the last step that was waited for */
-    ashlar_leak_monitor *growth; /* watches the memory held between steps */
 };
 
 /* Differences between the seeds of steps and of parts. Odd, so that 2^64 steps have different

@@ -29,12 +29,9 @@ typedef struct run {
     size_t end;       /* the last step */
     uint64_t skipped; /* steps skipped before this run */
     unsigned found;   /* bits of tags that were found to grow and are not shown yet */
-    double start_loss;
     ashlar_train_held held[ASHLAR_TRAIN_FLIGHTS];    /* by step */
     double queued_s;                                 /* when the last step was queued */
     uint64_t memory_calls;                           /* of the driver, by then */
-    size_t above_since; /* since which step the loss has been above start_loss; 0: it is not */
-    bool was_above;     /* the loss was above for long; this is told only once */
 } run;
 
 /* Whether training cannot go on. With loss scaling, gradients that are not finite do no harm, since
@@ -51,24 +48,6 @@ static double recent_loss(const ashlar_train_state *s) {
         tokens += s->tokens[i];
     }
     return nats / tokens;
-}
-
-/* A resumed training's loss moves about the one that it had reached before. Up to this many times
- * that loss is no divergence. */
-static const double resumed_margin = 1.1;
-
-/* The step to report, if the loss has now been above the start for long; 0: it has not. */
-static size_t watch_loss(run *r, size_t step) {
-    const double margin = r->report->resumed > 0 ? resumed_margin : 1;
-    if (r->report->loss_last <= margin * r->start_loss) {
-        r->above_since = 0;
-    } else if (r->above_since == 0) {
-        r->above_since = step;
-    }
-    const bool is_long = r->above_since != 0 && step - r->above_since + 1 >= ASHLAR_TRAIN_ABOVE;
-    const bool is_new = is_long && !r->was_above;
-    r->was_above = r->was_above || is_long;
-    return is_new ? r->above_since : 0;
 }
 
 /* Fail, and say the loss and the norm, of which one is not finite, and the last good loss. */
@@ -128,8 +107,6 @@ static ashlar_status finish_step(run *r, size_t step) {
     }
     const ashlar_drawn_batch *batch = ashlar__train_drawn(t, step);
     account(r, step, loss, batch);
-    r->start_loss = r->start_loss > 0 ? r->start_loss : loss;
-    const size_t above_since = watch_loss(r, step);
     if (r->show != NULL) {
         r->show(r->context, &(ashlar_train_progress){.step = step,
                                                      .steps = t->config.steps,
@@ -142,8 +119,6 @@ static ashlar_status finish_step(run *r, size_t step) {
                                                      .seconds = r->report->seconds,
                                                      .found = r->found,
                                                      .growth = r->report->growth,
-                                                     .start = r->start_loss,
-                                                     .above_since = above_since,
                                                      .held = r->held[step % ASHLAR_TRAIN_FLIGHTS]});
     }
     r->found = 0;
@@ -199,13 +174,9 @@ static ashlar_status note_held(run *r, size_t step, const ashlar_stats *stats) {
 static ashlar_status watch_growth(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     ashlar_stats stats;
-    unsigned found = 0;
     ashlar_allocator_get_stats(t->allocator, &stats);
-    ASHLAR_TRY(note_held(r, step, &stats));
-    const ashlar_status status = ashlar__leak_monitor_add(t->growth, step, &stats, &found);
-    ashlar__leak_monitor_get_growth(t->growth, r->report->growth);
-    r->found |= found;
-    return status;
+    r->found |= ashlar__growth_add(r->report->growth, step, &stats);
+    return note_held(r, step, &stats);
 }
 
 ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
@@ -217,8 +188,7 @@ ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, v
              .report = report,
              .start = ashlar__clock_s(),
              .end = t->config.steps,
-             .skipped = t->state.optimizer.skipped,
-             .start_loss = t->state.step > 0 ? recent_loss(&t->state) : 0};
+             .skipped = t->state.optimizer.skipped};
     report->sums_before = t->config.ranks != NULL ? ashlar_ranks_seconds(t->config.ranks) : 0;
     ASHLAR_TRY(watch_growth(&r, first - 1));
     for (size_t step = first; step <= r.end; step++) {
