@@ -82,18 +82,6 @@ static void choose_split(ashlar_batches *b, const ashlar_train_config *c) {
     b->max_parts = split.parts;
 }
 
-static ashlar_status take_drawn(ashlar_batches *b) {
-    const size_t grid = ashlar__batcher_array_bytes(b->batcher) / sizeof *b->words;
-    ASHLAR_HOST_NEW(b->words, 2 * grid + b->split.batch, "no host memory for a batch of %zu words",
-                    2 * grid);
-    b->drawn = (ashlar_batch){
-        .inputs = b->words, .targets = b->words + grid, .lengths = b->words + 2 * grid};
-    ASHLAR_HOST_NEW(b->buffers[0].tokens, ASHLAR_BATCHES_BUFFERS * b->max_parts,
-                    "no host memory for %zu parts", b->max_parts);
-    b->buffers[1].tokens = b->buffers[0].tokens + b->max_parts;
-    return ASHLAR_OK;
-}
-
 ashlar_status ashlar__batches_init(ashlar_batches *b, const ashlar_corpus *corpus,
                                    const ashlar_train_config *c) {
     const ashlar_batcher_config batcher = {.batch = c->batch,
@@ -110,12 +98,14 @@ ashlar_status ashlar__batches_init(ashlar_batches *b, const ashlar_corpus *corpu
     ASHLAR_TRY(ashlar__batcher_create(corpus, &batcher, &b->batcher));
     b->max_length = ashlar__batcher_max_steps(b->batcher);
     choose_split(b, c);
-    return take_drawn(b);
+    ASHLAR_HOST_NEW(b->buffers[0].tokens, ASHLAR_BATCHES_BUFFERS * b->max_parts,
+                    "no host memory for %zu parts", b->max_parts);
+    b->buffers[1].tokens = b->buffers[0].tokens + b->max_parts;
+    return ASHLAR_OK;
 }
 
 void ashlar__batches_finish(ashlar_batches *b) {
     ashlar__batcher_destroy(b->batcher);
-    ashlar__host_free(b->words);
     ashlar__host_free(b->buffers[0].tokens);
     ashlar__host_free(b->padded);
 }
@@ -197,48 +187,31 @@ void ashlar__batches_give(ashlar_batches *b, ashlar_allocator *allocator) {
 
 /* ---- drawing ---- */
 
-void ashlar__batches_fill(ashlar_batches *b, size_t buffer,
-                          const ashlar_batch_split_config *split) {
+void ashlar__batches_fill(ashlar_batches *b, size_t buffer, const ashlar_batch_split_config *split,
+                          const ashlar_batch *batch) {
     ashlar_batches_buffer *s = &b->buffers[buffer];
-    s->split = ashlar__batch_split_make(split, b->drawn.steps);
-    ashlar__batch_split_fill(&s->split, &b->drawn, s->host);
+    s->split = ashlar__batch_split_make(split, batch->steps);
+    ashlar__batch_split_fill(&s->split, b->corpus, batch, s->host);
     for (size_t part = 0; part < s->split.parts; part++) {
-        s->tokens[part] = ashlar__batch_split_tokens(&s->split, part, b->drawn.lengths);
+        s->tokens[part] = ashlar__batch_split_tokens(&s->split, part, batch);
     }
-}
-
-/* Pad the batch to the longest length of its range. */
-static void pad(ashlar_batches *b) {
-    const size_t steps = b->drawn.steps, padded = b->padded[steps];
-    const size_t from = steps * b->split.batch, count = (padded - steps) * b->split.batch;
-    memset(b->drawn.inputs + from, 0, count * sizeof b->drawn.inputs[0]);
-    memset(b->drawn.targets + from, 0, count * sizeof b->drawn.targets[0]);
-    b->drawn.steps = padded;
 }
 
 ashlar_drawn_batch ashlar__batches_next(ashlar_batches *b, size_t buffer) {
-    ashlar__batcher_next(b->batcher, &b->drawn);
-    const size_t length = b->drawn.steps;
-    if (b->padded != NULL) {
-        pad(b);
-    }
-    ashlar__batches_fill(b, buffer, &b->split);
+    ashlar_batch batch = ashlar__batcher_next(b->batcher);
+    const size_t length = batch.steps;
+    batch.steps = b->padded != NULL ? b->padded[length] : length;
+    ashlar__batches_fill(b, buffer, &b->split, &batch);
     return (ashlar_drawn_batch){.length = length,
-                                .tokens = b->drawn.tokens,
+                                .tokens = batch.tokens,
                                 .parts = b->buffers[buffer].split.parts,
-                                .epoch = b->drawn.epoch,
+                                .epoch = batch.epoch,
                                 .position = ashlar__batcher_random(b->batcher)};
 }
 
 void ashlar__batches_make_dummy(ashlar_batches *b, size_t buffer, size_t length) {
-    const size_t cells = length * b->split.batch; /* fits: `length` is at most max_length */
-    memset(b->drawn.inputs, 0, cells * sizeof b->drawn.inputs[0]);
-    memset(b->drawn.targets, 0, cells * sizeof b->drawn.targets[0]);
-    for (size_t i = 0; i < b->split.batch; i++) {
-        b->drawn.lengths[i] = (int32_t)length;
-    }
-    b->drawn.steps = length;
-    ashlar__batches_fill(b, buffer, &b->split);
+    const ashlar_batch batch = ashlar__batcher_dummy(b->batcher, length);
+    ashlar__batches_fill(b, buffer, &b->split, &batch);
 }
 
 /* Where batches are padded, copy the whole buffer, so that the call is the same for every batch. */

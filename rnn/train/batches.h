@@ -81,8 +81,6 @@ typedef struct ashlar_batches {
     size_t max_part_length;          /* of a part; lengths up to this are warmed up */
     size_t max_parts;
     size_t *padded; /* [max_length + 1] what batches of a length are padded to; NULL: to nothing */
-    int32_t *words;
-    ashlar_batch drawn; /* the last batch, of all ranks; its pointers lead into `words` */
     ashlar_batches_buffer buffers[ASHLAR_BATCHES_BUFFERS];
     /* The rest: from ashlar__batches_take() on */
     size_t buffer_bytes;  /* of the largest batch, with all that lies behind it */
@@ -118,9 +116,9 @@ ashlar_drawn_batch ashlar__batches_next(ashlar_batches *batches, size_t buffer);
 /* Make a batch for the warm-up: all its sequences have `length` time steps. */
 void ashlar__batches_make_dummy(ashlar_batches *batches, size_t buffer, size_t length);
 
-/* Put batches->drawn into a buffer. */
+/* Put a batch into a buffer. */
 void ashlar__batches_fill(ashlar_batches *batches, size_t buffer,
-                          const ashlar_batch_split_config *split);
+                          const ashlar_batch_split_config *split, const ashlar_batch *batch);
 
 ASHLAR_MUST_CHECK ashlar_status ashlar__batches_upload(const ashlar_batches *batches,
                                                        ashlar_device *device, size_t buffer,

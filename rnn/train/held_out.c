@@ -57,9 +57,9 @@ static ashlar_status run_batch(test *x, size_t first) {
     const ashlar_batch_split_config alone = {.batch = t->batches.micro * t->batches.count,
                                              .pieces = t->batches.micro,
                                              .part = t->batches.split.part};
-    ashlar__batcher_fill(x->batcher, first, &t->batches.drawn);
-    x->tokens += t->batches.drawn.tokens;
-    ashlar__batches_fill(&t->batches, 0, &alone);
+    const ashlar_batch batch = ashlar__batcher_get(x->batcher, first);
+    x->tokens += batch.tokens;
+    ashlar__batches_fill(&t->batches, 0, &alone, &batch);
     ASHLAR_TRY(ashlar__batches_upload(&t->batches, t->device, 0, t->stream));
     ASHLAR_TRY(ashlar_fill(t->device, t->losses, 0, sizeof *sum, t->stream));
     for (size_t part = 0; part < t->batches.buffers[0].split.parts; part++) {
