@@ -143,18 +143,17 @@ static void print_found(const ashlar_train_command *c, const ashlar_train_fitted
            fit->trials, fit->cudnn_bytes / MIB);
 }
 
-#define OF(field) ASHLAR_MEMBER(ashlar_train_fitted, #field, field)
-static const ashlar_member members[] =
-    ASHLAR_MEMBERS(OF(option), OF(value), OF(need_bytes), OF(trials),
-                   ASHLAR_MEMBER(ashlar_train_fitted, "cudnn_work_space_bytes", cudnn_bytes));
-
 static ashlar_status write_found(const ashlar_train_command *c, const ashlar_train_fitted *fit) {
     ashlar_json_writer w;
     ashlar__json_writer_init(&w, 2);
     ashlar__json_open_document(&w, "ashlar-fit/1");
-    ASHLAR_MEMBERS_PUT(&w, fit, members);
-    ashlar__json_add_bool(&w, "is_largest_value", fit->next == 0);
-    ashlar__json_add_uint64(&w, "device_bytes", c->fit_bytes);
+    ASHLAR_JSON_ADD(&w, "option", fit->option);
+    ASHLAR_JSON_ADD(&w, "value", fit->value);
+    ASHLAR_JSON_ADD(&w, "need_bytes", fit->need_bytes);
+    ASHLAR_JSON_ADD(&w, "trials", fit->trials);
+    ASHLAR_JSON_ADD(&w, "cudnn_work_space_bytes", fit->cudnn_bytes);
+    ASHLAR_JSON_ADD(&w, "is_largest_value", (bool)(fit->next == 0));
+    ASHLAR_JSON_ADD(&w, "device_bytes", c->fit_bytes);
     ashlar__json_close_object(&w);
     return ashlar__json_writer_end(&w, c->json);
 }

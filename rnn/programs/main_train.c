@@ -48,7 +48,7 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
     }
     ashlar_status first = file != NULL ? ashlar__trainer_save(trainer, file) : ASHLAR_OK;
     ASHLAR_THEN(first, ashlar__trainer_evaluate(trainer, &test));
-    ASHLAR_THEN(first, ashlar__train_page_report(page, trainer, report, &test));
+    ASHLAR_THEN(first, ashlar__train_page_write(page, trainer, report, &test));
     if (c->snapshot != NULL) {
         const ashlar_status status =
             ashlar_allocator_write_snapshot(ashlar__trainer_model(trainer).allocator, c->snapshot);
@@ -160,7 +160,6 @@ static ashlar_status run_text(ashlar_train_command *c, ashlar_device *device) {
     }
     ashlar_status status = c->verifies ? verify(c, device, corpus) : ASHLAR_OK;
     ASHLAR_THEN(status, train_and_report(c, device, corpus, &page));
-    ASHLAR_THEN(status, ashlar__train_page_write(&page, device, corpus));
     ashlar__train_page_end(&page);
     ashlar__corpus_destroy(corpus);
     return status;

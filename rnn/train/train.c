@@ -113,8 +113,6 @@ static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {
     const size_t lengths = t->batches.max_length + 1;
     ASHLAR_HOST_NEW(t->seen_lengths, lengths, "no host memory for %zu lengths", lengths);
     ASHLAR_TRY(set_ranges(t));
-    ASHLAR_FAIL_IF(t->config.without_warmup && ashlar__train_pads(&t->config), ASHLAR_EINVAL,
-                   "train: padded batches need the warm-up");
     ASHLAR_TRY(build_model(t));
     if (t->config.resume_file != NULL) {
         ASHLAR_TRY(ashlar__train_checkpoint_load(t->config.resume_file, t));
@@ -264,7 +262,7 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
     ashlar_driver_counts last = t->at_start;
     ashlar_device_get_info(t->device, &report.device);
     end_phase(t, &last, &report.setup);
-    ASHLAR_TRY(t->config.without_warmup ? ASHLAR_OK : warm_up(t, &warm));
+    ASHLAR_TRY(warm_up(t, &warm));
     ASHLAR_TRY(ashlar__train_begin_steps(t, warm.is_planned));
     report.is_tf32 = t->config.allows_tf32 && t->config.dtype == ASHLAR_F32 &&
                      report.device.kind == ASHLAR_DEVICE_CUDA;

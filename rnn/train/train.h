@@ -84,8 +84,6 @@ typedef struct ashlar_train_config {
     bool pads;               /* pad batches to the longest length of their range: see train_impl.h;
                               * `buckets` 0 then means ASHLAR_STEP_BUCKETS */
     bool graphs;             /* capture steps; batches are padded even without `pads` */
-    bool without_warmup;     /* take the memory when a step asks for it, as most trainings do; then
-                              * there is no plan either. Not for padded batches */
     const char *resume_file; /* the training to resume; NULL: begin a new one */
     const char *save_file;   /* written every `save_every` steps; NULL: never */
     size_t save_every;       /* steps; 0: never */
@@ -102,11 +100,10 @@ static inline bool ashlar__train_pads(const ashlar_train_config *config) {
     return config->pads || config->graphs;
 }
 
-/* What a step held, and what it asked the driver for. */
+/* What a step held, and how long it took. */
 typedef struct ashlar_train_held {
     uint64_t live_bytes; /* at its peak, with what lasts, such as the weights */
     uint64_t reserved_bytes;
-    uint64_t memory_calls; /* of the driver */
     double seconds;        /* on the host, from the step before until this one was queued */
 } ashlar_train_held;
 

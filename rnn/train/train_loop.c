@@ -31,7 +31,6 @@ typedef struct run {
     unsigned found;   /* bits of tags that were found to grow and are not shown yet */
     ashlar_train_held held[ASHLAR_TRAIN_FLIGHTS];    /* by step */
     double queued_s;                                 /* when the last step was queued */
-    uint64_t memory_calls;                           /* of the driver, by then */
 } run;
 
 /* Whether training cannot go on. With loss scaling, gradients that are not finite do no harm, since
@@ -152,9 +151,7 @@ static ashlar_status follow(run *r, size_t step) {
 static ashlar_status note_held(run *r, size_t step, const ashlar_stats *stats) {
     ashlar_trainer *t = r->trainer;
     const double now = ashlar__clock_s();
-    ashlar_driver_counts counts;
     uint64_t block_bytes = 0;
-    ashlar_device_get_counts(t->device, &counts);
     if (step > t->state.step) {
         const size_t length = ashlar__batches_length(&t->batches, ashlar__train_buffer(step), 0);
         t->longest_part = length > t->longest_part ? length : t->longest_part;
@@ -163,10 +160,8 @@ static ashlar_status note_held(run *r, size_t step, const ashlar_stats *stats) {
     r->held[step % ASHLAR_TRAIN_FLIGHTS] =
         (ashlar_train_held){.live_bytes = stats->live_bytes + block_bytes,
                             .reserved_bytes = stats->reserved_bytes,
-                            .memory_calls = counts.memory - r->memory_calls,
                             .seconds = now - r->queued_s};
     r->queued_s = now;
-    r->memory_calls = counts.memory;
     return ASHLAR_OK;
 }
 

@@ -113,9 +113,6 @@ static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part, siz
 /* Each part is a step of the allocator, with a plan or without: the warm-up's promise is about such
  * steps. */
 static ashlar_status queue_in_step(ashlar_trainer *t, size_t step, size_t part, size_t parts) {
-    if (t->config.without_warmup) { /* the allocator might plan a step that it is told of */
-        return queue_part(t, step, part, parts);
-    }
     ASHLAR_TRY(ashlar__train_begin_part(t, ashlar__train_buffer(step), part));
     const ashlar_status status = queue_part(t, step, part, parts);
     const ashlar_status ended = ashlar_step_end(t->allocator);

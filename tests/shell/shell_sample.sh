@@ -30,8 +30,8 @@ stays_constant() { # OPTION...: of a training
     text "$scratch/long" --bytes 20000 --json "$json" --top-k 40 --top-p 0.95 || return
     [ "$(wc -c <"$scratch/long")" -ge 20000 ] || complain 'the text is too short' || return
     json_holds "$json" 'r["bytes"] == 20000 and r["bytes_per_s"] > 0 and
-        0 < r["live_after_1000_bytes"] == r["live_end_bytes"] <= r["reserved_end_bytes"] and
-        r["reserved_after_1000_bytes"] == r["reserved_end_bytes"] == r["reserved_start_bytes"] and
+        0 < r["live_start_bytes"] == r["live_end_bytes"] <= r["reserved_end_bytes"] and
+        r["reserved_end_bytes"] == r["reserved_start_bytes"] and
         r["allocations_after_start"] == 20000 and r["driver_calls_after_start"] == 0 and
         r["wait_calls_after_start"] == 20000'
 }

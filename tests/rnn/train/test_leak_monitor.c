@@ -41,22 +41,7 @@ CASE_WITH(the_largest_step_and_what_each_step_held_are_told, open_text("memory=2
         CHECK(held->live_bytes <= report.stats.live_peak_bytes + 512);
         CHECK(held->live_bytes > report.stats.live_bytes && held->seconds > 0);
         CHECK_ZU(held->reserved_bytes, report.stats.reserved_bytes); /* proven by the warm-up */
-        CHECK_ZU(held->memory_calls, 0);
     }
-}
-
-CASE_WITH(without_a_warm_up_steps_call_the_driver, open_text("memory=256MiB")) {
-    ashlar_train_config config = small_config(6);
-    config.hidden = 256; /* more than the segment that holds the weights has left */
-    REQUIRE(train_once(&config) == ASHLAR_OK);
-    const double want = report.loss_last;
-    config.without_warmup = true;
-    REQUIRE(train_once(&config) == ASHLAR_OK);
-    CHECK(report.training.management > 0);
-    CHECK(report.warmup.work <= 2); /* the first batch's copy */
-    CHECK(!report.step_memory.is_planned && report.loss_last == want);
-    config.pads = true;
-    CHECK_FAILS(train_once(&config), ASHLAR_EINVAL, "need the warm-up");
 }
 
 /* ---- memory that grows from step to step is found, and memory that only moves is not ---- */
