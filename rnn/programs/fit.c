@@ -108,6 +108,7 @@ static double cudnn_bytes(const fitting *f) {
 static ashlar_status find(fitting *f, ashlar_train_fitted *out) {
     ashlar_fit_options o = {.run = run, .user = f, .device_bytes = f->command->fit_bytes};
     ashlar_fit_result fit;
+    ASHLAR_TRY(open_fitting(f));
     ASHLAR_TRY(set_range(f, &o));
     ASHLAR_TRY(ashlar_fit(f->device, &o, &fit));
     *varied_of(&f->train, f->vary) = fit.value * f->unit;
@@ -122,8 +123,7 @@ static ashlar_status find(fitting *f, ashlar_train_fitted *out) {
 
 ashlar_status ashlar__train_fit_find(const ashlar_train_command *c, ashlar_train_fitted *out) {
     fitting f = {.command = c, .train = c->train, .vary = c->vary};
-    ashlar_status status = open_fitting(&f);
-    ASHLAR_THEN(status, find(&f, out));
+    const ashlar_status status = find(&f, out);
     close_fitting(&f);
     return status;
 }

@@ -10,35 +10,32 @@
 #include "allocator/base/parse.h"
 #include "allocator/base/error.h"
 
-enum { WORD_BYTES = 32 };
+/* The names that an option's help lists, with commas between them: all of it, or what is behind its
+ * colon. */
+static ashlar_piece names_of(const ashlar_option *option) {
+    const char *colon = strstr(option->help, ": ");
+    return ashlar__piece_of(colon != NULL ? colon + 2 : option->help);
+}
 
-/* The next of the choices that an option's help text lists: a word before or after a comma. */
-static bool next_choice(const char **text, char word[static WORD_BYTES]) {
-    static const char ends[] = " ,;:()";
-    for (bool is_behind = false; **text != '\0';) {
-        *text += strspn(*text, " ;:()");
-        if (**text == ',') {
-            is_behind = true;
-            ++*text;
-            continue;
+static ashlar_piece next_name(ashlar_piece *rest) {
+    return ashlar__piece_trim(ashlar__piece_cut(rest, ','));
+}
+
+/* The number of the name, or that of all names if it is none. */
+static unsigned find_name(const ashlar_option *option, const char *text) {
+    ashlar_piece rest = names_of(option);
+    unsigned i = 0;
+    for (; rest.bytes > 0; i++) {
+        const ashlar_piece name = next_name(&rest);
+        if (strlen(text) == name.bytes && strncasecmp(text, name.text, name.bytes) == 0) {
+            break;
         }
-        const size_t bytes = strcspn(*text, ends);
-        const char *start = *text;
-        *text += bytes;
-        if (bytes > 0 && bytes < WORD_BYTES && (is_behind || **text == ',')) {
-            memcpy(word, start, bytes);
-            word[bytes] = '\0';
-            return true;
-        }
-        is_behind = false;
     }
-    return false;
+    return i;
 }
 
 static ashlar_status refuse(const ashlar_option *o, const char *text) {
-    char why[200], word[WORD_BYTES];
-    const char *help = o->help, *and = "is none of";
-    size_t used = 0;
+    char why[200];
     switch (o->kind) {
     case ASHLAR_OPTION_COUNT:
         (void)snprintf(why, sizeof why, "is no whole number from %.0f to %.0f", o->min, o->max);
@@ -50,10 +47,7 @@ static ashlar_status refuse(const ashlar_option *o, const char *text) {
         (void)snprintf(why, sizeof why, "is no number from %g to %g", o->min, o->max);
         break;
     case ASHLAR_OPTION_CHOICE:
-        while (used < sizeof why - WORD_BYTES - sizeof "is none of" && next_choice(&help, word)) {
-            used += (size_t)snprintf(why + used, sizeof why - used, "%s %s", and, word);
-            and = ",";
-        }
+        (void)snprintf(why, sizeof why, "is none of %s", names_of(o).text);
         break;
     case ASHLAR_OPTION_TEXT:
     case ASHLAR_OPTION_LIST:
@@ -65,10 +59,9 @@ static ashlar_status refuse(const ashlar_option *o, const char *text) {
 
 /* Read a value into *option. False: it is none. */
 static bool read_value(const ashlar_option *option, const char *text) {
-    const char *help = option->help;
-    char word[WORD_BYTES], *end;
     uint64_t whole;
     double real;
+    char *end;
     switch (option->kind) {
     case ASHLAR_OPTION_COUNT:
         if (!ashlar__parse_count(ashlar__piece_of(text), &whole) || (double)whole < option->min ||
@@ -87,13 +80,12 @@ static bool read_value(const ashlar_option *option, const char *text) {
         *(double *)option->value = real;
         return true;
     case ASHLAR_OPTION_CHOICE:
-        for (unsigned i = 0; next_choice(&help, word); i++) {
-            if (strcasecmp(word, text) == 0) {
-                *(unsigned *)option->value = i;
-                return true;
-            }
+        whole = find_name(option, text);
+        if (whole == find_name(option, "")) {
+            return false;
         }
-        return false;
+        *(unsigned *)option->value = (unsigned)whole;
+        return true;
     case ASHLAR_OPTION_TEXT:
         *(const char **)option->value = text;
         return true;
@@ -191,8 +183,7 @@ ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count, 
 }
 
 static void print_default(FILE *out, const ashlar_option *option) {
-    const char *help = option->help, *text = NULL;
-    char word[WORD_BYTES];
+    ashlar_piece names = names_of(option), name = {0};
     switch (option->kind) {
     case ASHLAR_OPTION_COUNT:
         fprintf(out, " (%zu)", *(size_t *)option->value);
@@ -204,19 +195,19 @@ static void print_default(FILE *out, const ashlar_option *option) {
         fprintf(out, " (%g)", *(double *)option->value);
         break;
     case ASHLAR_OPTION_CHOICE:
-        for (unsigned i = 0; next_choice(&help, word) && i < *(unsigned *)option->value; i++) {
+        for (unsigned i = 0; i <= *(unsigned *)option->value; i++) {
+            name = next_name(&names);
         }
-        text = word;
+        fprintf(out, " (%.*s)", (int)name.bytes, name.text);
         break;
     case ASHLAR_OPTION_TEXT:
-        text = *(const char **)option->value;
+        if (*(const char **)option->value != NULL) {
+            fprintf(out, " (%s)", *(const char **)option->value);
+        }
         break;
     case ASHLAR_OPTION_LIST:
     case ASHLAR_OPTION_FLAG:
         break;
-    }
-    if (text != NULL) {
-        fprintf(out, " (%s)", text);
     }
 }
 
@@ -241,15 +232,16 @@ void ashlar__options_print(FILE *out, const ashlar_option *options, size_t count
 /* ---- --version, and --completion: bash's completion, made from the table of options ---- */
 
 static void print_values(FILE *out, const ashlar_option *o) {
-    char word[WORD_BYTES];
-    const char *help = o->help, *argument = o->argument;
+    ashlar_piece rest = names_of(o);
+    const char *const argument = o->argument;
     if (strcmp(argument, "FILE") == 0 || strcmp(argument, "PATH") == 0) {
         fprintf(out, "    --%s) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", o->name);
         return;
     }
     fprintf(out, "    --%s) COMPREPLY=($(compgen -W '", o->name);
-    while (strcmp(argument, "NAME") == 0 && next_choice(&help, word)) {
-        fprintf(out, "%s ", word);
+    while (strcmp(argument, "NAME") == 0 && rest.bytes > 0) {
+        const ashlar_piece name = next_name(&rest);
+        fprintf(out, "%.*s ", (int)name.bytes, name.text);
     }
     fprintf(out, "' -- \"$word\")); return ;;\n");
 }

@@ -13,7 +13,7 @@ typedef enum ashlar_option_kind {
     ASHLAR_OPTION_COUNT,  /* size_t, min .. max */
     ASHLAR_OPTION_SEED,   /* uint64_t, any */
     ASHLAR_OPTION_REAL,   /* double, min .. max */
-    ASHLAR_OPTION_CHOICE, /* an enum from 0, whose names the help lists in their order */
+    ASHLAR_OPTION_CHOICE, /* an enum from 0; the help lists its names in their order */
     ASHLAR_OPTION_TEXT,   /* const char *, not empty */
     ASHLAR_OPTION_LIST,   /* ashlar_option_list: may be given several times */
     ASHLAR_OPTION_FLAG,   /* bool */
@@ -57,8 +57,9 @@ int ashlar__options_take_words(const ashlar_option *options, size_t count, int *
                                char **words);
 
 /* Answer --version and --completion, by printing to stdout. --completion prints a bash script that
- * completes FILE and PATH with existing files, and NAME with the comma-separated words of the
- * option's help. True: one of the two was given. Call this before the options are parsed. */
+ * completes FILE and PATH with existing files, and NAME with the names that the option's help
+ * lists: all of it, or what is behind ": ", with commas in between. True: one of the two was given.
+ * Call this before the options are parsed. */
 bool ashlar__options_answer(const char *program, const ashlar_option *options, size_t count,
                             int argc, char **argv);
 
