@@ -316,11 +316,14 @@ static int run_command(int argc, char **argv) {
         fprintf(stderr, "%s: no host memory\n", program);
         return ASHLAR_EXIT_FAILED;
     }
-    const int count = ashlar__options_take_words(options, OPTION_COUNT, &argc, argv, files);
     const bool has_passes = ashlar__options_given("repeat", argc, argv) != NULL;
-    int exit_status = 0;
-    if (ashlar__options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
-        parse_memory(c.memory, &c.memory_bytes) != ASHLAR_OK ||
+    int exit_status = 0, count = 0;
+    const ashlar_status parsed =
+        ashlar__options_parse_words(options, OPTION_COUNT, argc, argv, files);
+    while (files[count] != NULL) {
+        count++;
+    }
+    if (parsed != ASHLAR_OK || parse_memory(c.memory, &c.memory_bytes) != ASHLAR_OK ||
         check_pack(&c, count) != ASHLAR_OK) {
         exit_status = ashlar__program_fail(program, ASHLAR_EINVAL);
     } else if (c.wants_help) {

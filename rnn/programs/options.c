@@ -140,30 +140,18 @@ const char *ashlar__options_given(const char *name, int argc, char **argv) {
     return value;
 }
 
-int ashlar__options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
-                               char **words) {
-    int kept = 1, taken = 0;
-    for (int i = 1; i < *argc; i++) {
-        if (argv[i][0] != '-') {
-            words[taken++] = argv[i];
-            continue;
-        }
-        argv[kept++] = argv[i];
-        const char *value = NULL;
-        const ashlar_option *option =
-            strncmp(argv[i], "--", 2) == 0 ? find(options, count, argv[i] + 2, &value) : NULL;
-        const bool has_next = option != NULL && option->kind != ASHLAR_OPTION_FLAG && value == NULL;
-        if (has_next && i + 1 < *argc) {
-            argv[kept++] = argv[++i];
-        }
-    }
-    *argc = kept;
-    return taken;
-}
-
 ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count, int argc,
                                     char **argv) {
+    return ashlar__options_parse_words(options, count, argc, argv, NULL);
+}
+
+ashlar_status ashlar__options_parse_words(const ashlar_option *options, size_t count, int argc,
+                                          char **argv, char **words) {
     for (int i = 1; i < argc; i++) {
+        if (words != NULL && argv[i][0] != '-') {
+            *words++ = argv[i];
+            continue;
+        }
         const char *word = strcmp(argv[i], "-h") == 0 ? "--help" : argv[i];
         ASHLAR_FAIL_IF(strncmp(word, "--", 2) != 0, ASHLAR_EINVAL,
                        "%.80s: is no option; options begin with --, see --help", word);

@@ -44,17 +44,15 @@ typedef struct ashlar_option {
 ASHLAR_MUST_CHECK ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count,
                                                       int argc, char **argv);
 
+/* The same for a program that takes files: `words` gets those that are neither options nor values,
+ * and must have room for argc. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__options_parse_words(const ashlar_option *options,
+                                                            size_t count, int argc, char **argv,
+                                                            char **words);
+
 /* The value of the last "--name value" or "--name=value", for an option that must be known before
  * ashlar__options_parse() is called. "" if `--name` is the last word, NULL if it is not given. */
 const char *ashlar__options_given(const char *name, int argc, char **argv);
-
-/* Move the words that are neither options nor their values from `argv` to `words`, for a program
- * that takes files. Returns the number of words moved. *argc and `argv` keep the rest, for
- * ashlar__options_parse().
- *
- * words   room for *argc words */
-int ashlar__options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
-                               char **words);
 
 /* Answer --version and --completion, by printing to stdout. --completion prints a bash script that
  * completes FILE and PATH with existing files, and NAME with the names that the option's help

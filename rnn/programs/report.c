@@ -57,26 +57,6 @@ static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
     }
 }
 
-static double per_step(uint64_t count, const ashlar_warmup_range *b) {
-    return b->steps > 0 ? (double)count / (double)b->steps : 0;
-}
-
-static void print_buckets(FILE *out, const ashlar_train_report *r) {
-    fprintf(out, "\nLengths            plan, MiB   peak, MiB      steps  "
-                 "driver calls inside, allocator's\n");
-    for (size_t i = 0; i < r->bucket_count; i++) {
-        const ashlar_warmup_range *b = &r->buckets[i];
-        fprintf(out, "  %5zu to %5zu", b->first_length, b->last_length);
-        if (b->plan_bytes > 0) {
-            fprintf(out, "  %11.2f %11.2f", mib(b->plan_bytes), mib(b->peak_bytes));
-        } else {
-            fprintf(out, "  %11s %11s", "none", "");
-        }
-        fprintf(out, " %10llu  %19.1f  %11.1f\n", (unsigned long long)b->steps,
-                per_step(b->calls, b), per_step(b->own_calls, b));
-    }
-}
-
 static void print_calls(FILE *out, const ashlar_train_report *r) {
     const struct {
         const char *phase;
@@ -168,7 +148,6 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r, const ashlar_
         fprintf(out, "Without --%s %zu it would need %.2f MiB (%.2f x).\n", s->option, s->value,
                 mib(s->bytes), (double)s->bytes / (double)r->step_bytes);
     }
-    print_buckets(out, r);
     print_calls(out, r);
     print_graphs(out, r);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -280,24 +259,6 @@ static void put_tags(ashlar_json_writer *w, const ashlar_train_report *r) {
     ashlar__json_close_object(w);
 }
 
-static void put_buckets(ashlar_json_writer *w, const ashlar_train_report *r) {
-    ashlar__json_put_key(w, "buckets");
-    ashlar__json_open_array(w);
-    for (const ashlar_warmup_range *b = r->buckets; b < r->buckets + r->bucket_count; b++) {
-        ashlar__json_open_object(w);
-        ASHLAR_JSON_ADD(w, "first_length", b->first_length);
-        ASHLAR_JSON_ADD(w, "last_length", b->last_length);
-        ASHLAR_JSON_ADD(w, "plan_bytes", b->plan_bytes);
-        ASHLAR_JSON_ADD(w, "peak_bytes", b->peak_bytes);
-        ASHLAR_JSON_ADD(w, "steps", b->steps);
-        ASHLAR_JSON_ADD(w, "planned", (bool)(b->plan_bytes > 0));
-        ASHLAR_JSON_ADD(w, "driver_calls_per_step", per_step(b->calls, b));
-        ASHLAR_JSON_ADD(w, "allocator_calls_per_step", per_step(b->own_calls, b));
-        ashlar__json_close_object(w);
-    }
-    ashlar__json_close_array(w);
-}
-
 static void put_ranks(ashlar_json_writer *w, const ashlar_train_report *report) {
     ashlar__json_put_key(w, "ranks");
     ashlar__json_open_array(w);
@@ -328,7 +289,6 @@ void ashlar__report_put(ashlar_json_writer *w, const ashlar_train_config *config
     put_calls(w, r);
     put_memory(w, r);
     put_tags(w, r);
-    put_buckets(w, r);
     ashlar__json_put_key(w, "step_bytes_without");
     ashlar__json_open_object(w);
     for (size_t i = 0; i < r->savings_count; i++) {

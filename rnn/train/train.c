@@ -154,7 +154,6 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     ashlar_device_host_free(t->device, t->outcomes);
     ashlar__batches_finish(&t->batches);
     ashlar__host_free(t->seen_lengths);
-    ashlar__host_free(t->buckets);
     ashlar__host_free(t);
 }
 
@@ -222,31 +221,6 @@ static ashlar_status read_step_memory(const ashlar_trainer *t, const ashlar_warm
     return ASHLAR_OK;
 }
 
-/* The ranges of lengths that share a plan, newly allocated. */
-static ashlar_status list_buckets(const ashlar_trainer *t, ashlar_warmup_range **out,
-                                  size_t *count) {
-    ashlar_warmup_range *list;
-    ASHLAR_TRY(ashlar_warmup_list_ranges(t->allocator, &t->warmup, NULL, 0, count));
-    ASHLAR_HOST_NEW(list, *count + 1, "no host memory for a list of %zu buckets", *count);
-    ASHLAR_HAND_OUT(ashlar_warmup_list_ranges(t->allocator, &t->warmup, list, *count, count), list,
-                    ashlar__host_free, out);
-}
-
-/* Turn the counts of the list, as they were after the warm-up, into what has run since. */
-static ashlar_status count_in_buckets(ashlar_trainer *t) {
-    ashlar_warmup_range *now = NULL;
-    size_t count;
-    ASHLAR_TRY(list_buckets(t, &now, &count));
-    for (size_t i = 0; i < t->bucket_count && i < count; i++) {
-        now[i].steps -= t->buckets[i].steps;
-        now[i].calls -= t->buckets[i].calls;
-        now[i].own_calls -= t->buckets[i].own_calls;
-        t->buckets[i] = now[i];
-    }
-    ashlar__host_free(now);
-    return ASHLAR_OK;
-}
-
 ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
                                   ashlar_train_report *out) {
     ashlar_train_report report = {.steps = t->config.steps - t->state.step,
@@ -268,7 +242,6 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
                      report.device.kind == ASHLAR_DEVICE_CUDA;
     report.warmed_count = t->warmed_count;
     report.warmed_least = t->warmed_least;
-    ASHLAR_TRY(list_buckets(t, &t->buckets, &t->bucket_count));
     end_phase(t, &last, &report.warmup);
     ASHLAR_TRY(ashlar__train_loop(t, show, context, &report));
     end_phase(t, &last, &report.training);
@@ -278,9 +251,6 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
         (double)(report.steps > 0 ? report.steps : 1);
     ashlar_allocator_get_stats(t->allocator, &report.stats);
     ASHLAR_TRY(read_step_memory(t, &warm, &report.stats, &report.step_memory));
-    ASHLAR_TRY(count_in_buckets(t));
-    report.buckets = t->buckets;
-    report.bucket_count = t->bucket_count;
     ASHLAR_TRY(ashlar__train_get_savings(t, &report));
     report.weights_contiguous = ashlar_arena_check(t->arena) == ASHLAR_OK &&
                                 ashlar_arena_check_padding(t->arena, t->stream) == ASHLAR_OK;

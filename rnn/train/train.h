@@ -214,9 +214,6 @@ typedef struct ashlar_train_report {
     double calls_per_step; /* all of `training`, on average */
     ashlar_graph_report graphs;
     ashlar_step_memory step_memory;
-    const ashlar_warmup_range *buckets; /* [bucket_count] ranges of lengths that share a plan, and
-                                         * their steps since the warm-up; the trainer's */
-    size_t bucket_count;
     size_t bptt, recompute; /* the options as they were used; 0: not */
     uint64_t step_bytes;    /* what the largest step takes */
     ashlar_train_saving savings[ASHLAR_TRAIN_SAVINGS_MAX];

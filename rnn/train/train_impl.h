@@ -116,8 +116,6 @@ struct ashlar_trainer {
     ashlar_graph_report graph_report;
     ashlar_warmup_options warmup; /* maps lengths to step keys */
     size_t warmed_count, warmed_least; /* real steps of the warm-up; the shortest one */
-    ashlar_warmup_range *buckets;      /* [bucket_count] */
-    size_t bucket_count;
     ashlar_optimizer *optimizer;
     double *votes;  /* device, as in the outcome; the losses follow it */
     double *losses; /* device, [max_parts] */

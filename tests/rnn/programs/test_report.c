@@ -28,15 +28,6 @@ static const ashlar_train_config config = {
 static const ashlar_evaluation evaluation = {
     .records = 681, .symbols = 682, .loss = 6.75, .bits_per_byte = 8.5, .management_calls = 683};
 
-static const ashlar_warmup_range buckets[] = {{.first_length = 1,
-                                               .last_length = 250,
-                                               .plan_bytes = 49 * 1048576,
-                                               .peak_bytes = 48 * 1048576,
-                                               .steps = 4,
-                                               .calls = 70,
-                                               .own_calls = 10},
-                                              {.first_length = 251, .last_length = 603}};
-
 static ashlar_train_report a_report(void) {
     const uint64_t mib = 1048576;
     ashlar_train_report r = {
@@ -72,8 +63,6 @@ static ashlar_train_report a_report(void) {
                         .hits = 651,
                         .misses = 652,
                         .steps_replayed = 653},
-        .buckets = buckets,
-        .bucket_count = 2,
         .step_bytes = 40 * mib,
         .savings = {{"accumulate", 671, 100 * mib}, {"bptt", 672, 60 * mib}},
         .savings_count = 2,
@@ -252,15 +241,6 @@ CASE(the_json_holds_calls_and_memory) {
     check_uint(document, "plan_misses", 652);
     check_uint(document, "steps_replayed", 653);
     check_uint(document, "step_bytes", 40 * 1048576);
-    const ashlar_json *bucket = json_member(document, "buckets")->item;
-    check_uint(bucket, "first_length", 1);
-    check_uint(bucket, "last_length", 250);
-    check_uint(bucket, "plan_bytes", 49 * 1048576);
-    check_uint(bucket, "peak_bytes", 48 * 1048576);
-    check_uint(bucket, "steps", 4);
-    check_real(bucket, "driver_calls_per_step", 17.5);
-    check_real(bucket, "allocator_calls_per_step", 2.5);
-    CHECK(json_member(bucket, "planned")->boolean);
     const ashlar_json *savings = json_member(document, "step_bytes_without");
     check_uint(savings, "accumulate", 100 * 1048576);
     check_uint(savings, "bptt", 60 * 1048576);
