@@ -1,9 +1,7 @@
 /* batches.c - draws batches, splits them, and keeps them in host and device memory. */
-#include "rnn/train/batches.h"
+#include "rnn/train/train_impl.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "allocator/base/checked.h"
@@ -82,38 +80,14 @@ static void choose_split(ashlar_batches *b, const ashlar_train_config *c) {
     b->max_parts = split.parts;
 }
 
-ashlar_status ashlar__batches_init(ashlar_batches *b, const ashlar_corpus *corpus,
-                                   const ashlar_train_config *c) {
-    const ashlar_batcher_config batcher = {.batch = c->batch,
-                                           .max_steps = c->max_length,
-                                           .seed = c->seed,
-                                           .stride = c->stride,
-                                           .held_out = c->held_out};
-    *b = (ashlar_batches){.corpus = corpus, .is_divided = ashlar__shards_are_used(c)};
-    const size_t pieces = ashlar__shards_of(c).pieces;
-    ASHLAR_FAIL_IF(c->batch % pieces != 0, ASHLAR_EINVAL,
-                   "--accumulate: %zu does not divide the %zu sequences of --batch", pieces,
-                   c->batch);
-    ASHLAR_TRY(ashlar__shards_check(c));
-    ASHLAR_TRY(ashlar__batcher_create(corpus, &batcher, &b->batcher));
-    b->max_length = ashlar__batcher_max_steps(b->batcher);
-    choose_split(b, c);
-    ASHLAR_HOST_NEW(b->buffers[0].tokens, ASHLAR_BATCHES_BUFFERS * b->max_parts,
-                    "no host memory for %zu parts", b->max_parts);
-    b->buffers[1].tokens = b->buffers[0].tokens + b->max_parts;
-    return ASHLAR_OK;
-}
-
-void ashlar__batches_finish(ashlar_batches *b) {
-    ashlar__batcher_destroy(b->batcher);
-    ashlar__host_free(b->buffers[0].tokens);
-    ashlar__host_free(b->padded);
-}
-
-/* Of several parts, only the last one is shorter, and padded. */
-ashlar_status ashlar__batches_pad(ashlar_batches *b, size_t ranges) {
+/* Batches are padded to the longest length of their range. Of several parts, only the last one is
+ * shorter, and padded. */
+static ashlar_status choose_padding(ashlar_batches *b) {
     const size_t longest = b->max_length, part = b->max_part_length;
-    const size_t width = (part - 1) / ranges + 1;
+    if (b->ranges == 0) {
+        b->ranges = part < ASHLAR_STEP_BUCKETS ? part : ASHLAR_STEP_BUCKETS;
+    }
+    const size_t width = (part - 1) / b->ranges + 1;
     ASHLAR_HOST_NEW(b->padded, longest + 1, "no host memory for %zu lengths", longest);
     for (size_t length = 1; length <= longest; length++) {
         const size_t rest = length % part, up = (rest + width - 1) / width * width;
@@ -123,11 +97,30 @@ ashlar_status ashlar__batches_pad(ashlar_batches *b, size_t ranges) {
     return ASHLAR_OK;
 }
 
-void ashlar__batches_describe(const ashlar_batches *b,
-                              char text[static ASHLAR_BATCHES_DATA_BYTES]) {
-    (void)snprintf(text, ASHLAR_BATCHES_DATA_BYTES, "%zu records, %zu bytes, %016" PRIx64,
-                   ashlar__corpus_count(b->corpus), ashlar__corpus_bytes(b->corpus),
-                   ashlar__corpus_checksum(b->corpus));
+ashlar_status ashlar__batches_init(ashlar_batches *b, const ashlar_corpus *corpus,
+                                   const ashlar_train_config *c) {
+    const ashlar_batcher_config batcher = {.batch = c->batch,
+                                           .max_steps = c->max_length,
+                                           .seed = c->seed,
+                                           .stride = c->stride,
+                                           .held_out = c->held_out};
+    size_t *tokens;
+    *b = (ashlar_batches){
+        .corpus = corpus, .is_divided = ashlar__shards_are_used(c), .ranges = c->buckets};
+    const size_t pieces = ashlar__shards_of(c).pieces;
+    ASHLAR_FAIL_IF(c->batch % pieces != 0, ASHLAR_EINVAL,
+                   "--accumulate: %zu does not divide the %zu sequences of --batch", pieces,
+                   c->batch);
+    ASHLAR_TRY(ashlar__shards_check(c));
+    ASHLAR_TRY(ashlar__batcher_create(corpus, &batcher, &b->batcher));
+    b->max_length = ashlar__batcher_max_steps(b->batcher);
+    choose_split(b, c);
+    ASHLAR_HOST_NEW(tokens, ASHLAR_TRAIN_FLIGHTS * b->max_parts, "no host memory for %zu parts",
+                    b->max_parts);
+    for (size_t i = 0; i < ASHLAR_TRAIN_FLIGHTS; i++) {
+        b->drawn[i].part_tokens = tokens + i * b->max_parts;
+    }
+    return ashlar__train_pads(c) ? choose_padding(b) : ASHLAR_OK;
 }
 
 /* ---- memory ---- */
@@ -141,7 +134,7 @@ ashlar_status ashlar__batches_take(ashlar_batches *b, ashlar_allocator *allocato
     const size_t values =
         b->padded != NULL ? sizeof(ashlar_step_values) + b->max_parts * sizeof(double) : 0;
     size_t behind, image, carried;
-    void *states = NULL;
+    void *states;
     ASHLAR_FAIL_IF(!ashlar__mul(words, item, &behind) ||
                        !ashlar__align_up(behind, sizeof(ashlar_step_values), &behind) ||
                        !ashlar__add(behind, values, &image) ||
@@ -166,6 +159,7 @@ ashlar_status ashlar__batches_take(ashlar_batches *b, ashlar_allocator *allocato
                                                             (char *)b->device + i * image;
         s->host = host;
         s->device = device;
+        s->tokens = b->drawn[i].part_tokens;
         if (values > 0) {
             s->values = (ashlar_step_values *)(void *)((char *)host + behind);
             s->values_at = (ashlar_step_values *)(void *)((char *)device + behind);
@@ -174,15 +168,16 @@ ashlar_status ashlar__batches_take(ashlar_batches *b, ashlar_allocator *allocato
     return ASHLAR_OK;
 }
 
-void ashlar__batches_give(ashlar_batches *b, ashlar_allocator *allocator) {
-    if (allocator == NULL) {
-        return;
+void ashlar__batches_finish(ashlar_batches *b, ashlar_allocator *allocator) {
+    if (allocator != NULL) {
+        /* Cannot fail: this allocator gave the blocks, or they are NULL. */
+        ASHLAR_IGNORE(ashlar_free(allocator, b->carried));
+        ASHLAR_IGNORE(ashlar_free(allocator, b->device));
+        ashlar_device_host_free(ashlar_allocator_device(allocator), b->host);
     }
-    /* Cannot fail: this allocator gave the blocks, or they are NULL. */
-    ASHLAR_IGNORE(ashlar_free(allocator, b->carried));
-    ASHLAR_IGNORE(ashlar_free(allocator, b->device));
-    ashlar_device_host_free(ashlar_allocator_device(allocator), b->host);
-    b->host = b->device = b->carried = NULL;
+    ashlar__batcher_destroy(b->batcher);
+    ashlar__host_free(b->drawn[0].part_tokens);
+    ashlar__host_free(b->padded);
 }
 
 /* ---- drawing ---- */
@@ -197,16 +192,19 @@ void ashlar__batches_fill(ashlar_batches *b, size_t buffer, const ashlar_batch_s
     }
 }
 
-ashlar_drawn_batch ashlar__batches_next(ashlar_batches *b, size_t buffer) {
+const ashlar_drawn_batch *ashlar__batches_next(ashlar_batches *b, size_t step) {
+    ashlar_drawn_batch *const drawn = &b->drawn[step % ASHLAR_TRAIN_FLIGHTS];
+    ashlar_batches_buffer *const s = &b->buffers[step % ASHLAR_BATCHES_BUFFERS];
     ashlar_batch batch = ashlar__batcher_next(b->batcher);
-    const size_t length = batch.steps;
-    batch.steps = b->padded != NULL ? b->padded[length] : length;
-    ashlar__batches_fill(b, buffer, &b->split, &batch);
-    return (ashlar_drawn_batch){.length = length,
-                                .tokens = batch.tokens,
-                                .parts = b->buffers[buffer].split.parts,
-                                .epoch = batch.epoch,
-                                .position = ashlar__batcher_random(b->batcher)};
+    drawn->length = batch.steps;
+    batch.steps = b->padded != NULL ? b->padded[batch.steps] : batch.steps;
+    s->tokens = drawn->part_tokens;
+    ashlar__batches_fill(b, step % ASHLAR_BATCHES_BUFFERS, &b->split, &batch);
+    drawn->tokens = batch.tokens;
+    drawn->parts = s->split.parts;
+    drawn->epoch = batch.epoch;
+    drawn->position = ashlar__batcher_random(b->batcher);
+    return drawn;
 }
 
 void ashlar__batches_make_dummy(ashlar_batches *b, size_t buffer, size_t length) {

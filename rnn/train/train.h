@@ -228,6 +228,13 @@ typedef struct ashlar_train_report {
 
 enum { ASHLAR_TRAIN_RECENT = 10 };
 
+/* A number of shards that does not depend on the ranks (train_impl.h): the largest power of two, at
+ * most 8, that divides batches of `batch` sequences into equal shards, each of `accumulate` equal
+ * micro-batches. _check: whether batches can be divided as the configuration asks. Errors:
+ * ASHLAR_EINVAL; the detail says which option to change. */
+size_t ashlar__shards_choose(size_t batch, size_t accumulate);
+ASHLAR_MUST_CHECK ashlar_status ashlar__shards_check(const ashlar_train_config *config);
+
 typedef struct ashlar_trainer ashlar_trainer;
 
 /* Set everything up: batches, model, weights, page-locked memory. Runs no step.

@@ -126,7 +126,10 @@ static void add_config(metadata *f, ashlar_trainer *t) {
     const ashlar_train_config *c = &t->config;
     add_options(f, c, t->batches.split.part, t->batches.chunk, false);
     if (t->data[0] == '\0') { /* only now, since it reads all data */
-        ashlar__batches_describe(&t->batches, t->data);
+        const ashlar_corpus *text = t->batches.corpus;
+        (void)snprintf(t->data, sizeof t->data, "%zu records, %zu bytes, %016" PRIx64,
+                       ashlar__corpus_count(text), ashlar__corpus_bytes(text),
+                       ashlar__corpus_checksum(text));
     }
     add_text(f, "ashlar.text", t->data);
     add_optimizer(f, &c->optimizer);

@@ -11,7 +11,7 @@
 /* The mean loss over the batch's tokens. */
 static double loss_of(const ashlar_trainer *t, size_t step) {
     const ashlar_drawn_batch *batch = ashlar__train_drawn(t, step);
-    const size_t *tokens = ashlar__train_tokens(t, step), parts = batch->parts;
+    const size_t *tokens = batch->part_tokens, parts = batch->parts;
     const ashlar_train_outcome *out = ashlar__train_outcome_of(t, ashlar__train_buffer(step));
     double nats = 0;
     for (size_t part = 0; part < parts && parts > 1; part++) {
@@ -24,7 +24,6 @@ typedef struct run {
     ashlar_trainer *trainer;
     ashlar_train_show_fn show;
     void *context;
-    ashlar_train_report *report;
     double start;
     size_t end;       /* the last step */
     uint64_t skipped; /* steps skipped before this run */
@@ -65,7 +64,7 @@ static ashlar_status fail_lost(const run *r, size_t step, double loss, double no
 /* Add a finished step to the state and the report. */
 static void account(run *r, size_t step, double loss, const ashlar_drawn_batch *batch) {
     ashlar_trainer *t = r->trainer;
-    ashlar_train_report *report = r->report;
+    ashlar_train_report *report = &t->report;
     const size_t recent = step % ASHLAR_TRAIN_RECENT;
     t->state.step = step;
     t->state.tokens[recent] = (double)batch->tokens;
@@ -109,15 +108,15 @@ static ashlar_status finish_step(run *r, size_t step) {
     if (r->show != NULL) {
         r->show(r->context, &(ashlar_train_progress){.step = step,
                                                      .steps = t->config.steps,
-                                                     .resumed = r->report->resumed,
-                                                     .loss = r->report->loss_last,
+                                                     .resumed = t->report.resumed,
+                                                     .loss = t->report.loss_last,
                                                      .loss_step = loss,
                                                      .epoch = batch->epoch,
                                                      .length = batch->length,
-                                                     .tokens_per_s = r->report->tokens_per_s,
-                                                     .seconds = r->report->seconds,
+                                                     .tokens_per_s = t->report.tokens_per_s,
+                                                     .seconds = t->report.seconds,
                                                      .found = r->found,
-                                                     .growth = r->report->growth,
+                                                     .growth = t->report.growth,
                                                      .held = r->held[step % ASHLAR_TRAIN_FLIGHTS]});
     }
     r->found = 0;
@@ -170,17 +169,16 @@ static ashlar_status watch_growth(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     ashlar_stats stats;
     ashlar_allocator_get_stats(t->allocator, &stats);
-    r->found |= ashlar__growth_add(r->report->growth, step, &stats);
+    r->found |= ashlar__growth_add(t->report.growth, step, &stats);
     return note_held(r, step, &stats);
 }
 
-ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
-                                 ashlar_train_report *report) {
+ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, void *context) {
+    ashlar_train_report *const report = &t->report;
     const size_t first = t->state.step + 1;
     run r = {.trainer = t,
              .show = show,
              .context = context,
-             .report = report,
              .start = ashlar__clock_s(),
              .end = t->config.steps,
              .skipped = t->state.optimizer.skipped};

@@ -3,7 +3,6 @@
 #include "rnn/train/train_impl.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -78,16 +77,13 @@ ashlar_status ashlar__train_dry_run(void *user, size_t length) {
 
 /* Draw a step's batch, and write its values where batches are padded. */
 static void draw(ashlar_trainer *t, size_t step) {
-    const size_t buffer = ashlar__train_buffer(step);
-    const ashlar_batches_buffer *const b = &t->batches.buffers[buffer];
-    ashlar_drawn_batch *const drawn = &t->drawn[step % ASHLAR_TRAIN_FLIGHTS];
-    *drawn = ashlar__batches_next(&t->batches, buffer);
-    memcpy(ashlar__train_tokens(t, step), b->tokens, drawn->parts * sizeof *b->tokens);
-    if (b->values != NULL) {
-        b->values->rate = ashlar_schedule_rate(&t->config.schedule, step);
-        b->values->seed = ashlar__train_seed(t, step) - ASHLAR_PART_STRIDE; /* parts have 1 of it */
+    const ashlar_drawn_batch *const drawn = ashlar__batches_next(&t->batches, step);
+    ashlar_step_values *const values = t->batches.buffers[ashlar__train_buffer(step)].values;
+    if (values != NULL) {
+        values->rate = ashlar_schedule_rate(&t->config.schedule, step);
+        values->seed = ashlar__train_seed(t, step) - ASHLAR_PART_STRIDE; /* parts have 1 of it */
         for (size_t part = 0; part < drawn->parts; part++) {
-            b->values->weights[part] = 1 / (double)b->tokens[part];
+            values->weights[part] = 1 / (double)drawn->part_tokens[part];
         }
     }
 }
@@ -148,7 +144,7 @@ static size_t graph_places(const ashlar_trainer *t) {
 
 /* Say in the report that steps are queued call by call, and why. */
 static void refuse(ashlar_trainer *t, const char *what, const char *why) {
-    ashlar_graph_report *r = &t->graph_report;
+    ashlar_graph_report *r = &t->report.graphs;
     r->refused++;
     (void)snprintf(r->note, sizeof r->note, "%s%s", what, why);
 }
@@ -170,7 +166,7 @@ static void capture(ashlar_trainer *t, size_t buffer) {
         ashlar_graph_destroy(g->graph);
         g->graph = NULL;
     }
-    t->graph_report.captured += g->graph != NULL;
+    t->report.graphs.captured += g->graph != NULL;
     g->is_tried = true;
     g->address_sum = t->address_sum;
 }
@@ -224,16 +220,14 @@ ashlar_status ashlar__train_queue(ashlar_trainer *t, size_t step) {
     if (t->graphs != NULL) {
         ASHLAR_TRY(try_graph(t, buffer, &is_done));
     }
-    t->graph_report.launched += is_done;
-    t->graph_report.eager += !is_done && ashlar__train_pads(&t->config);
+    t->report.graphs.launched += is_done;
+    t->report.graphs.eager += !is_done && ashlar__train_pads(&t->config);
     ASHLAR_TRY(is_done ? ASHLAR_OK : queue_calls(t, step));
     t->event_calls++;
     return ashlar_event_record(t->device, t->done[buffer], t->stream);
 }
 
 ashlar_status ashlar__train_open_steps(ashlar_trainer *t) {
-    const size_t parts = ASHLAR_TRAIN_FLIGHTS * t->batches.max_parts;
-    ASHLAR_HOST_NEW(t->part_tokens, parts, "no host memory for %zu parts", parts);
     ASHLAR_TRY(ashlar_stream_create(t->device, &t->copies));
     ASHLAR_TRY(ashlar_event_create(t->device, &t->forked));
     ASHLAR_TRY(ashlar_event_create(t->device, &t->joined));
@@ -260,7 +254,6 @@ void ashlar__train_close_steps(ashlar_trainer *t) {
     ashlar_event_destroy(t->device, t->joined);
     ashlar_event_destroy(t->device, t->forked);
     ashlar_stream_destroy(t->device, t->copies);
-    ashlar__host_free(t->part_tokens);
 }
 
 static void capture_all(ashlar_trainer *t) {
@@ -306,7 +299,8 @@ ashlar_status ashlar__train_block_bytes(const ashlar_trainer *t, size_t length, 
     return bytes_of(t, length, t->batches.count, t->batches.chunk, bytes);
 }
 
-ashlar_status ashlar__train_get_savings(const ashlar_trainer *t, ashlar_train_report *out) {
+ashlar_status ashlar__train_get_savings(ashlar_trainer *t) {
+    ashlar_train_report *const out = &t->report;
     const ashlar_batches *b = &t->batches;
     const size_t pieces = b->split.pieces, part = b->max_part_length;
     const ashlar_train_saving options[] = {{"accumulate", pieces == 1 ? 0 : pieces, 0},

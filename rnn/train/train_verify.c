@@ -32,9 +32,9 @@ static ashlar_status copy_region(const ashlar_trainer *t, ashlar_region region, 
 
 /* Draw the first batch, and compute its first part's loss and gradients. */
 static ashlar_status compute(ashlar_trainer *t, double *loss) {
-    const ashlar_drawn_batch drawn = ashlar__batches_next(&t->batches, 0);
+    const size_t parts = ashlar__batches_next(&t->batches, 0)->parts;
     ASHLAR_TRY(ashlar__batches_upload(&t->batches, t->device, 0, t->stream));
-    ASHLAR_TRY(ashlar__train_clear_sums(t, 0, drawn.parts));
+    ASHLAR_TRY(ashlar__train_clear_sums(t, 0, parts));
     ASHLAR_TRY(ashlar__train_walk(t, 0, 0, ashlar__train_seed(t, 1), t->losses));
     ASHLAR_TRY(ashlar_copy_to_host(t->device, loss, t->losses, sizeof *loss, t->stream));
     return ashlar_stream_synchronize(t->device, t->stream);

@@ -57,7 +57,7 @@ static void check_micro(size_t micro, size_t recompute) {
             REQUIRE(open_trainer(&config) == ASHLAR_OK);
             ashlar_batches *b = &trainer->batches;
             ashlar__batcher_skip(b->batcher, batch);
-            const ashlar_drawn_batch drawn = ashlar__batches_next(b, 1);
+            const ashlar_drawn_batch drawn = *ashlar__batches_next(b, 1);
             CHECK(drawn.parts == 1 && b->buffers[1].tokens[0] == drawn.tokens);
             CHECK_ZU(ashlar__batches_length(b, 1, 0), drawn.length);
             const double got = run_buffer(1, 77);
@@ -170,7 +170,7 @@ static double run_shards(const ashlar_train_config *config) {
     double loss = 0;
     memset(sum, 0, sizeof sum);
     CHECK(open_trainer(config) == ASHLAR_OK);
-    const ashlar_drawn_batch drawn = ashlar__batches_next(&trainer->batches, 1);
+    const ashlar_drawn_batch drawn = *ashlar__batches_next(&trainer->batches, 1);
     CHECK_ZU(trainer->batches.buffers[1].tokens[0], drawn.tokens);
     for (size_t shard = 0; shard < shards; shard++) {
         trainer->shard = shard;
