@@ -21,7 +21,6 @@ typedef struct command {
     const char *device;
     const char *json;
     ashlar_text_config text;
-    bool wants_help;
 } command;
 
 /* The defaults, replaced by the values on the command line. */
@@ -53,17 +52,8 @@ static const ashlar_option options[] = {
      "read weights as bf16 on the CPU: half the bytes"},
     {"device", "NAME", ASHLAR_OPTION_TEXT, &given.device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
     {"json", "FILE", ASHLAR_OPTION_TEXT, &given.json, 0, 0, "write speed and memory there"},
-    {"help", NULL, ASHLAR_OPTION_FLAG, &given.wants_help, 0, 0, "print this"},
 };
 enum { OPTION_COUNT = sizeof options / sizeof options[0] };
-
-static void print_help(void) {
-    given = defaults;
-    printf("Usage: %s --model FILE [OPTION]...\nWrite text with a trained model.\n\n", program);
-    ashlar__options_print(stdout, options, OPTION_COUNT);
-    printf("\nA line of a single %% stands between records. --top-p is a share of what --top-k\n"
-           "left. Exit status: 0, 1 on failure, 2 on a bad option or environment value.\n");
-}
 
 enum { SIZE_MOST = 4 * 16384, LAYERS_MOST = 64 };
 
@@ -181,16 +171,17 @@ static ashlar_status check_command(const command *c) {
 
 static int run_command(int argc, char **argv) {
     given = defaults;
-    if (ashlar__options_answer(program, options, OPTION_COUNT, argc, argv)) {
+    if (ashlar__options_answer(
+            program,
+            "Usage: ashlar-sample --model FILE [OPTION]...\nWrite text with a trained model.\n\n",
+            "\nA line of a single % stands between records. --top-p is a share of what --top-k\n"
+            "left. Exit status: 0, 1 on failure, 2 on a bad option or environment value.\n",
+            options, OPTION_COUNT, argc, argv)) {
         return 0;
     }
     if (ashlar__options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
-        (!given.wants_help && check_command(&given) != ASHLAR_OK)) {
+        check_command(&given) != ASHLAR_OK) {
         return ashlar__program_fail(program, ASHLAR_EINVAL);
-    }
-    if (given.wants_help) {
-        print_help();
-        return 0;
     }
     ashlar_device *device = NULL;
     const int exit_status = ashlar__program_open_device(program, given.device, &device);

@@ -181,10 +181,6 @@ static int run_command(int argc, char **argv) {
     if (ashlar__train_command_read(argc, argv, &c) != ASHLAR_OK) {
         return ashlar__program_fail(program, ASHLAR_EINVAL);
     }
-    if (c.wants_help) {
-        ashlar__train_command_print_help(stdout, program);
-        return 0;
-    }
     if (c.fit != NULL) {
         ashlar_status fitted = ashlar__train_command_check_writable(&c);
         ASHLAR_THEN(fitted, ashlar__train_fit(&c)); /* opens a software device of its own */

@@ -152,7 +152,7 @@ ashlar_status ashlar__options_parse_words(const ashlar_option *options, size_t c
             *words++ = argv[i];
             continue;
         }
-        const char *word = strcmp(argv[i], "-h") == 0 ? "--help" : argv[i];
+        const char *word = argv[i];
         ASHLAR_FAIL_IF(strncmp(word, "--", 2) != 0, ASHLAR_EINVAL,
                        "%.80s: is no option; options begin with --, see --help", word);
         const char *value;
@@ -203,18 +203,16 @@ void ashlar__options_print(FILE *out, const ashlar_option *options, size_t count
     enum { NAME_COLUMNS = 20 };
     for (size_t i = 0; i < count; i++) {
         const ashlar_option *option = &options[i];
+        const char *const argument = option->argument != NULL ? option->argument : "";
         char usage[64];
-        const bool is_help = strcmp(option->name, "help") == 0;
-        snprintf(usage, sizeof usage, "%s--%s%s%s", is_help ? "-h, " : "", option->name,
-                 option->argument != NULL ? " " : "",
-                 option->argument != NULL ? option->argument : "");
+        (void)snprintf(usage, sizeof usage, "--%s%s%s", option->name, *argument != '\0' ? " " : "",
+                       argument);
         fprintf(out, "  %-*s  %s", NAME_COLUMNS, usage, option->help);
         print_default(out, option);
         fputc('\n', out);
-        if (is_help) {
-            fprintf(out, "  %-*s  print the version\n", NAME_COLUMNS, "--version");
-        }
     }
+    fprintf(out, "  %-*s  print this\n  %-*s  print the version\n", NAME_COLUMNS, "-h, --help",
+            NAME_COLUMNS, "--version");
 }
 
 /* ---- --version, and --completion: bash's completion, made from the table of options ---- */
@@ -254,7 +252,7 @@ static void print_completion(FILE *out, const char *program, const ashlar_option
         fprintf(out, "--%s ", options[i].name);
     }
     fprintf(out,
-            "--version' -- \"$word\")) ;;\n"
+            "--help --version' -- \"$word\")) ;;\n"
             "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
             "    esac\n"
             "}\n"
@@ -262,15 +260,26 @@ static void print_completion(FILE *out, const char *program, const ashlar_option
             program, program);
 }
 
-bool ashlar__options_answer(const char *program, const ashlar_option *options, size_t count,
-                            int argc, char **argv) {
-    if (ashlar__options_given("version", argc, argv) != NULL) {
+static bool is_help_wanted(int argc, char **argv) {
+    bool is_short = false;
+    for (int i = 1; i < argc; i++) {
+        is_short = is_short || strcmp(argv[i], "-h") == 0;
+    }
+    return is_short || ashlar__options_given("help", argc, argv) != NULL;
+}
+
+bool ashlar__options_answer(const char *program, const char *usage, const char *notes,
+                            const ashlar_option *options, size_t count, int argc, char **argv) {
+    if (is_help_wanted(argc, argv)) {
+        fputs(usage, stdout);
+        ashlar__options_print(stdout, options, count);
+        fputs(notes, stdout);
+    } else if (ashlar__options_given("version", argc, argv) != NULL) {
         printf("%s (ashlar) %s\n", program, ASHLAR_VERSION_TEXT);
-        return true;
-    }
-    if (ashlar__options_given("completion", argc, argv) != NULL) {
+    } else if (ashlar__options_given("completion", argc, argv) != NULL) {
         print_completion(stdout, program, options, count);
-        return true;
+    } else {
+        return false;
     }
-    return false;
+    return true;
 }

@@ -36,7 +36,7 @@ typedef struct ashlar_option {
 } ashlar_option;
 
 /* Read the command line into the options' values. Both "--name value" and "--name=value" are
- * accepted, and -h for --help.
+ * accepted.
  *
  * Errors: ASHLAR_EINVAL (an unknown option, a missing or bad value, a word that is no option);
  *         the detail names the word and what is allowed. Values of options before that word may
@@ -54,15 +54,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__options_parse_words(const ashlar_option 
  * ashlar__options_parse() is called. "" if `--name` is the last word, NULL if it is not given. */
 const char *ashlar__options_given(const char *name, int argc, char **argv);
 
-/* Answer --version and --completion, by printing to stdout. --completion prints a bash script that
- * completes FILE and PATH with existing files, and NAME with the names that the option's help
- * lists: all of it, or what is behind ": ", with commas in between. True: one of the two was given.
- * Call this before the options are parsed. */
-bool ashlar__options_answer(const char *program, const ashlar_option *options, size_t count,
-                            int argc, char **argv);
+/* Answer --help, -h, --version and --completion, by printing to stdout. --help prints `usage`, a
+ * line for each option with its present value as the default, and `notes`. --completion prints a
+ * bash script that completes FILE and PATH with existing files, and NAME with the names that the
+ * option's help lists: all of it, or what is behind ": ", with commas in between. True: one of
+ * these was given. Call this before the options are parsed. */
+bool ashlar__options_answer(const char *program, const char *usage, const char *notes,
+                            const ashlar_option *options, size_t count, int argc, char **argv);
 
-/* Print a line for each option, with its current value as the default. After --help comes
- * --version, which every program has. */
+/* The part of --help that is about options. */
 void ashlar__options_print(FILE *out, const ashlar_option *options, size_t count);
 
 #endif /* ASHLAR_OPTIONS_H */

@@ -97,8 +97,7 @@ static const ashlar_option options[] = {
     TEXT("html", "FILE", html, "write a page about it there, with pictures"),
     TEXT("snapshot", "FILE", snapshot, "write what the memory holds there (JSON)"),
     FLAG("quiet", is_quiet, "print nothing but errors"),
-    FLAG("help", wants_help, "print this"),
-    CHOICE("dtype", train.dtype, "of all elements, the last two on a GPU: f32, f64, f16, bf16"),
+    CHOICE("dtype", train.dtype, "the last two on a GPU: f32, f64, f16, bf16"),
     NUMBER("stride", train.stride, 0, 1e6, "a piece each N time steps; 0: no overlap"),
     NUMBER("accumulate", train.accumulate, 1, 65536, "pieces that a batch is worked off in"),
     RANGE(COUNT, "bptt", "K", train.bptt, 0, 1e6, "update each K time steps, carry states; 0: no"),
@@ -107,13 +106,13 @@ static const ashlar_option options[] = {
 };
 enum { OPTION_COUNT = sizeof options / sizeof options[0] };
 
-void ashlar__train_command_print_help(FILE *out, const char *program) {
+bool ashlar__train_command_answer(const char *program, int argc, char **argv) {
     given = defaults();
-    fprintf(out, "Usage: %s --data PATH [OPTION]...   train a character RNN on text\n", program);
-    ashlar__options_print(out, options, OPTION_COUNT);
-    fprintf(out,
-            "Environment: ASHLAR_DEVICE, ASHLAR_SOFT, ASHLAR_THREADS, ASHLAR_ISA.\n"
-            "Exit: 0, 1 failed, 2 a bad option, 128 + a signal's number: saved and reported.\n");
+    return ashlar__options_answer(
+        program, "Usage: ashlar-train --data PATH [OPTION]...   train a character RNN on text\n",
+        "Environment: ASHLAR_DEVICE, ASHLAR_SOFT, ASHLAR_THREADS, ASHLAR_ISA.\n"
+        "Exit: 0, 1 failed, 2 a bad option, 128 + a signal's number: saved and reported.\n",
+        options, OPTION_COUNT, argc, argv);
 }
 
 /* Options that name a file: those from FIRST_OUTPUT on are written. */
@@ -219,10 +218,6 @@ static ashlar_status check_command(const ashlar_train_command *c) {
     return check_files(c);
 }
 
-bool ashlar__train_command_answer(const char *program, int argc, char **argv) {
-    return ashlar__options_answer(program, options, OPTION_COUNT, argc, argv);
-}
-
 /* ---- with --resume: the options of the saved training become the defaults ---- */
 
 enum { SAVED_BYTES = 80 };
@@ -280,16 +275,14 @@ static void set_defaults(int argc, char **argv) {
 ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_command *out) {
     set_defaults(argc, argv);
     ASHLAR_TRY(ashlar__options_parse(options, OPTION_COUNT, argc, argv));
-    if (!given.wants_help) {
-        ASHLAR_TRY(check_stack(&given));
-        ASHLAR_TRY(read_recompute(&given));
-        ASHLAR_TRY(read_fit(&given));
-        given.train.schedule.rate = given.train.optimizer.learning_rate;
-        given.train.schedule.total_steps = given.train.steps;
-        ASHLAR_TRY(ashlar_schedule_check(&given.train.schedule));
-        ASHLAR_TRY(ashlar_optimizer_check(&given.train.optimizer));
-        ASHLAR_TRY(check_command(&given));
-    }
+    ASHLAR_TRY(check_stack(&given));
+    ASHLAR_TRY(read_recompute(&given));
+    ASHLAR_TRY(read_fit(&given));
+    given.train.schedule.rate = given.train.optimizer.learning_rate;
+    given.train.schedule.total_steps = given.train.steps;
+    ASHLAR_TRY(ashlar_schedule_check(&given.train.schedule));
+    ASHLAR_TRY(ashlar_optimizer_check(&given.train.optimizer));
+    ASHLAR_TRY(check_command(&given));
     *out = given;
     return ASHLAR_OK;
 }

@@ -45,20 +45,17 @@ typedef struct ashlar_train_command {
     size_t timeout_s; /* how long ranks wait for each other */
     bool is_quiet;
     bool is_stopped; /* no option, but a result: a signal ended the training */
-    bool wants_help;
 } ashlar_train_command;
 
-/* Answer --version and --completion. True: one was given, and the program has no more to do. */
+/* Answer --help, --version and --completion. True: one was given, and the program has no more to
+ * do.
+ */
 bool ashlar__train_command_answer(const char *program, int argc, char **argv);
 
 /* Read the command line. Options that are not given get their defaults. Texts in *out point into
- * `argv`. Errors: ASHLAR_EINVAL; the detail names the option. With --help, combinations are not
- * checked. */
+ * `argv`. Errors: ASHLAR_EINVAL; the detail names the option. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_command_read(int argc, char **argv,
                                                            ashlar_train_command *out);
-
-/* Print the help; `program` is the program's name. */
-void ashlar__train_command_print_help(FILE *out, const char *program);
 
 /* Check that every output can be written, before hours of training. Errors: those of
  * ashlar__program_check_writable(). */

@@ -193,7 +193,9 @@ CASE(the_help_has_a_line_for_each_option_with_its_default) {
                        "  --unset WORD          a text without a default\n"
                        "  --list PATH           a list\n"
                        "  --flag                a flag\n"
-                       "  --other-flag          another flag\n") == 0);
+                       "  --other-flag          another flag\n"
+                       "  -h, --help            print this\n"
+                       "  --version             print the version\n") == 0);
     free(text);
 }
 
