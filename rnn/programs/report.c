@@ -223,7 +223,20 @@ static void put_config(ashlar_json_writer *w, const ashlar_train_config *c,
                        const ashlar_train_report *r) {
     ashlar__json_put_key(w, "config");
     ashlar__json_open_object(w);
-    ashlar__train_put_options(w, c, r);
+    ASHLAR_JSON_ADD(w, "cell", ashlar_rnn_cell_name(c->cell));
+    ASHLAR_JSON_ADD(w, "projection", c->projection);
+    ASHLAR_JSON_ADD(w, "dropout", c->dropout);
+    ASHLAR_JSON_ADD(w, "layers", c->layers);
+    ASHLAR_JSON_ADD(w, "hidden", c->hidden);
+    ASHLAR_JSON_ADD(w, "embedding", c->embedding);
+    ASHLAR_JSON_ADD(w, "batch", c->batch);
+    ASHLAR_JSON_ADD(w, "max_length", c->max_length);
+    ASHLAR_JSON_ADD(w, "stride", c->stride);
+    ASHLAR_JSON_ADD(w, "held_out", c->held_out);
+    ASHLAR_JSON_ADD(w, "accumulate", c->accumulate);
+    ASHLAR_JSON_ADD(w, "bptt", r->bptt);
+    ASHLAR_JSON_ADD(w, "recompute", r->recompute);
+    ASHLAR_JSON_ADD(w, "dtype", ashlar_dtype_name(c->dtype));
     ASHLAR_JSON_ADD(w, "optimizer", ashlar_optimizer_name(c->optimizer.kind));
     ASHLAR_JSON_ADD(w, "learning_rate", c->optimizer.learning_rate);
     ASHLAR_JSON_ADD(w, "weight_decay", c->optimizer.weight_decay);

@@ -89,23 +89,30 @@ static void put_box(ashlar_json_writer *w, const ashlar_model_buffer *list, size
     ashlar__json_close_array(w);
 }
 
-/* The largest step: its buffers in the block that it takes, each live in some of its phases. */
-static ashlar_status put_step(ashlar_json_writer *w, ashlar_trainer *trainer) {
+/* The longest step: its buffers in the block that it takes, each live in some of its phases. Those
+ * of a walk without backward are the forward ones. */
+static ashlar_status put_step(ashlar_json_writer *w, const ashlar_trainer *trainer) {
     static const char *const columns[] = {"name", "tag", "address", "bytes", "taken", "given"};
-    ashlar_train_picture p;
+    ashlar_model *const model = ashlar__trainer_model(trainer).model;
+    const ashlar_model_batch batch = ashlar__trainer_longest(trainer);
+    ashlar_model_need need, forward;
     ashlar_model_buffer *list;
-    ASHLAR_TRY(ashlar__trainer_list_buffers(trainer, NULL, 0, &p));
-    ASHLAR_HOST_NEW(list, p.count + 1, "no host memory for a list of %zu buffers", p.count);
-    const ashlar_status status = ashlar__trainer_list_buffers(trainer, list, p.count, &p);
+    size_t count;
+    ASHLAR_TRY(ashlar_model_get_need(model, ASHLAR_WALK_TRAIN, &batch, &need));
+    ASHLAR_TRY(ashlar_model_get_need(model, ASHLAR_WALK_TEST, &batch, &forward));
+    ASHLAR_TRY(ashlar_model_list_buffers(model, ASHLAR_WALK_TRAIN, &batch, NULL, 0, &count));
+    ASHLAR_HOST_NEW(list, count + 1, "no host memory for a list of %zu buffers", count);
+    const ashlar_status status =
+        ashlar_model_list_buffers(model, ASHLAR_WALK_TRAIN, &batch, list, count, &count);
     ashlar__json_put_key(w, "step");
     ashlar__json_open_object(w);
-    ASHLAR_JSON_ADD(w, "moments", p.need.phases);
-    ASHLAR_JSON_ADD(w, "backward", p.forward_phases);
-    ASHLAR_JSON_ADD(w, "peak_bytes", p.need.bound_bytes);
+    ASHLAR_JSON_ADD(w, "moments", need.phases);
+    ASHLAR_JSON_ADD(w, "backward", forward.phases);
+    ASHLAR_JSON_ADD(w, "peak_bytes", need.bound_bytes);
     ashlar__json_put_key(w, "blocks");
     ashlar__json_open_table(w, columns, COUNT(columns));
-    for (size_t i = 0; status == ASHLAR_OK && i < p.count; i++) {
-        put_box(w, list, p.count, &list[i]);
+    for (size_t i = 0; status == ASHLAR_OK && i < count; i++) {
+        put_box(w, list, count, &list[i]);
     }
     ashlar__json_close_table(w);
     ashlar__json_close_object(w);

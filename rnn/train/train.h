@@ -14,7 +14,6 @@
 #include <ashlar/reduce.h>
 #include <ashlar/rnn.h>
 
-#include "allocator/base/json.h"
 #include "rnn/data/corpus.h"
 #include "rnn/model/text_sampler.h"
 
@@ -281,22 +280,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_evaluate(ashlar_trainer *trainer
 /* The model; the trainer owns it. A sampler may use it after the run. */
 ashlar_sampled_model ashlar__trainer_model(const ashlar_trainer *trainer);
 
-/* The buffers of the largest step so far. */
-typedef struct ashlar_train_picture {
-    ashlar_model_need need;
-    size_t forward_phases; /* of need.phases; the others are backward */
-    size_t count;          /* of buffers */
-} ashlar_train_picture;
-
-/* List them as ashlar_model_list_buffers() does: `out` [capacity]; NULL: only count them. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_list_buffers(ashlar_trainer *trainer,
-                                                             ashlar_model_buffer *out,
-                                                             size_t capacity,
-                                                             ashlar_train_picture *picture);
-
-/* Add the options of a training of `report` to an open JSON object, as its files have them. */
-void ashlar__train_put_options(ashlar_json_writer *writer, const ashlar_train_config *config,
-                               const ashlar_train_report *report);
+/* A batch of the shape of the longest part so far, for ashlar_model_list_buffers(). */
+ashlar_model_batch ashlar__trainer_longest(const ashlar_trainer *trainer);
 
 /* The key of the plan for steps of `length`, for ashlar_step_begin(). Valid after a run. */
 uint64_t ashlar__trainer_key(const ashlar_trainer *trainer, size_t length);

@@ -319,13 +319,6 @@ ashlar_status ashlar__train_get_savings(ashlar_trainer *t) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__trainer_list_buffers(ashlar_trainer *t, ashlar_model_buffer *out,
-                                           size_t capacity, ashlar_train_picture *picture) {
-    const ashlar_model_batch shape = ashlar__batches_shape(&t->batches, t->longest_part);
-    ashlar_model_need test;
-    ASHLAR_TRY(ashlar_model_get_need(t->model, ASHLAR_WALK_TRAIN, &shape, &picture->need));
-    ASHLAR_TRY(ashlar_model_get_need(t->model, ASHLAR_WALK_TEST, &shape, &test));
-    picture->forward_phases = test.phases;
-    return ashlar_model_list_buffers(t->model, ASHLAR_WALK_TRAIN, &shape, out, capacity,
-                                     &picture->count);
+ashlar_model_batch ashlar__trainer_longest(const ashlar_trainer *t) {
+    return ashlar__batches_shape(&t->batches, t->longest_part);
 }

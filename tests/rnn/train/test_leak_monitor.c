@@ -12,12 +12,12 @@
 static ashlar_model_buffer buffers[64];
 
 /* Buffers that are live in the same phase share no byte, but where one lies in place of another. */
-static void check_buffers(const ashlar_train_picture *p) {
-    CHECK(p->count > 4 && p->count <= 64 && p->forward_phases < p->need.phases);
-    for (size_t i = 0; i < p->count; i++) {
+static void check_buffers(const ashlar_model_need *need, size_t count) {
+    CHECK(count > 4 && count <= 64);
+    for (size_t i = 0; i < count; i++) {
         const ashlar_model_buffer *x = &buffers[i];
-        CHECK(x->first <= x->last && x->last < p->need.phases && x->bytes > 0);
-        CHECK(x->offset + x->bytes <= p->need.plan_bytes);
+        CHECK(x->first <= x->last && x->last < need->phases && x->bytes > 0);
+        CHECK(x->offset + x->bytes <= need->plan_bytes);
         for (size_t j = 0; j < i; j++) {
             const ashlar_model_buffer *y = &buffers[j];
             CHECK(x->last < y->first || y->last < x->first || x->offset == y->offset ||
@@ -28,13 +28,18 @@ static void check_buffers(const ashlar_train_picture *p) {
 
 CASE_WITH(the_largest_step_and_what_each_step_held_are_told, open_text("memory=256MiB")) {
     const ashlar_train_config config = small_config(12);
-    ashlar_train_picture p;
+    ashlar_model_need need;
+    size_t count;
     seen = (shown){0};
     REQUIRE(open_trainer(&config) == ASHLAR_OK);
     REQUIRE(ashlar__trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
-    REQUIRE(ashlar__trainer_list_buffers(trainer, buffers, 64, &p) == ASHLAR_OK);
-    check_buffers(&p);
-    CHECK(p.need.plan_bytes <= report.step_bytes && p.need.plan_bytes > report.step_bytes / 2);
+    ashlar_model *const model = ashlar__trainer_model(trainer).model;
+    const ashlar_model_batch batch = ashlar__trainer_longest(trainer);
+    REQUIRE(ashlar_model_get_need(model, ASHLAR_WALK_TRAIN, &batch, &need) == ASHLAR_OK);
+    REQUIRE(ashlar_model_list_buffers(model, ASHLAR_WALK_TRAIN, &batch, buffers, 64, &count) ==
+            ASHLAR_OK);
+    check_buffers(&need, count);
+    CHECK(need.plan_bytes <= report.step_bytes && need.plan_bytes > report.step_bytes / 2);
     CHECK_ZU(seen.count, 12);
     for (size_t i = 0; i < seen.count; i++) {
         const ashlar_train_held *held = &seen.steps[i].held;
