@@ -128,13 +128,13 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
         return;
     }
     ashlar__train_close_steps(t); /* waits: queued work uses page-locked memory */
-    ashlar__shard_sums_close(t);
+    if (t->allocator != NULL) {
+        ashlar__shard_sums_close(t);
+        ASHLAR_IGNORE(ashlar_free(t->allocator, t->votes)); /* cannot fail: it gave the block */
+    }
     ashlar_optimizer_destroy(t->optimizer);
     ashlar_model_destroy(t->model);
     ashlar__batches_finish(&t->batches, t->allocator);
-    if (t->votes != NULL) { /* cannot fail: this allocator gave the block */
-        ASHLAR_IGNORE(ashlar_free(t->allocator, t->votes));
-    }
     if (t->config.measured == NULL) {
         ashlar_allocator_destroy(t->allocator); /* waits for the stream */
     } else if (t->stream != NULL) {

@@ -52,8 +52,7 @@
  * the same tree. What a shard computes does not depend on W, nor does the tree: 1, 2, 4, ... S
  * ranks get the same bits.
  *
- * With c = S/W shards of its own a rank holds the sums of at most log2(c) subtrees. Shard i,
- * counted from 0, completes as many subtrees as i has ones at its end. */
+ * With c = S/W shards of its own a rank holds the sums of at most log2(c) subtrees. */
 
 enum { ASHLAR_SHARDS_MOST = 8, ASHLAR_SHARDS_LEVELS = 3 };
 _Static_assert(ASHLAR_SHARDS_MOST == 1 << ASHLAR_SHARDS_LEVELS, "a level for each bit");
