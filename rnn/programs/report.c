@@ -146,7 +146,7 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r, const ashlar_
     print_step_memory(out, &r->step_memory);
     for (const ashlar_train_saving *s = r->savings; s < r->savings + r->savings_count; s++) {
         fprintf(out, "Without --%s %zu it would need %.2f MiB (%.2f x).\n", s->option, s->value,
-                mib(s->bytes), (double)s->bytes / (double)r->step_bytes);
+                mib(s->bytes), (double)s->bytes / (double)r->step_memory.plan_bytes);
     }
     print_calls(out, r);
     print_graphs(out, r);
@@ -213,7 +213,6 @@ static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
     ASHLAR_JSON_ADD(w, "steps_replayed", m->steps_replayed);
     ASHLAR_JSON_ADD(w, "steady", m->is_steady);
     ASHLAR_JSON_ADD(w, "unsteady_because", m->is_steady ? "" : m->unsteady_because);
-    ASHLAR_JSON_ADD(w, "step_bytes", r->step_bytes);
     /* served_idle is not added: such requests ask the driver whether another stream is idle. */
     ASHLAR_JSON_ADD(w, "allocations_served_without_driver",
                     r->stats.served_planned + r->stats.served_cached + r->stats.served_same_stream);

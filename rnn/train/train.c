@@ -205,6 +205,40 @@ static ashlar_status read_step_memory(const ashlar_trainer *t, const ashlar_warm
     return ASHLAR_OK;
 }
 
+ashlar_status ashlar__train_block_bytes(const ashlar_trainer *t, size_t length, size_t count,
+                                        size_t chunk, uint64_t *bytes) {
+    ashlar_model_batch shape = ashlar__batches_shape(&t->batches, length);
+    ashlar_model_need need;
+    shape.batch = count;
+    shape.chunk = chunk;
+    ASHLAR_TRY(ashlar_model_get_need(t->model, ASHLAR_WALK_TRAIN, &shape, &need));
+    *bytes = need.plan_bytes;
+    return ASHLAR_OK;
+}
+
+/* What the options that save memory save. */
+static ashlar_status get_savings(ashlar_trainer *t) {
+    const ashlar_batches *b = &t->batches;
+    const size_t pieces = b->split.pieces, part = b->max_part_length;
+    const ashlar_train_saving options[] = {{"accumulate", pieces == 1 ? 0 : pieces, 0},
+                                           {"bptt", b->split.part, 0},
+                                           {"recompute", b->chunk, 0}};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        if (options[i].value != 0) {
+            ashlar_train_saving *s = &t->report.savings[t->report.savings_count++];
+            *s = options[i];
+            ASHLAR_TRY(ashlar__train_block_bytes(t, i == 1 ? b->max_length : part,
+                                                 i == 0 ? b->count * pieces : b->count,
+                                                 i == 2 ? 0 : b->chunk, &s->bytes));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_model_batch ashlar__trainer_longest(const ashlar_trainer *t) {
+    return ashlar__batches_shape(&t->batches, t->longest_part);
+}
+
 ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
                                   ashlar_train_report *out) {
     ashlar_train_report *const r = &t->report;
@@ -230,7 +264,7 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
         (double)(r->training.management + r->training.work + r->training.wait) / (double)r->steps;
     ashlar_allocator_get_stats(t->allocator, &r->stats);
     ASHLAR_TRY(read_step_memory(t, &warm, &r->stats, &r->step_memory));
-    ASHLAR_TRY(ashlar__train_get_savings(t));
+    ASHLAR_TRY(get_savings(t));
     r->weights_contiguous = ashlar_arena_check(t->arena) == ASHLAR_OK &&
                             ashlar_arena_check_padding(t->arena, t->stream) == ASHLAR_OK;
     *out = *r;

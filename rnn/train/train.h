@@ -25,9 +25,10 @@
  *
  * Steps are looked at in windows of ASHLAR_GROWTH_WINDOW. A window *rises* if the least that it
  * held is above the least of every window before, by at least half of what it varied itself. A tag
- * *grows* once ASHLAR_GROWTH_RISES windows rose since it was last as low as before, however many
- * did not: so a block leaked in every n-th step is found when five or six are. Growth ends when the
- * tag is back at the level where it began, or has not risen for 16 steps longer than it took.
+ * *grows* once ASHLAR_GROWTH_RISES windows have risen without one in between that was as low as
+ * before the first: so a block leaked in every n-th step is found when five or six are. Growth ends
+ * when the tag is back at the level where it began, or has not risen for 16 steps longer than it
+ * rose.
  */
 enum { ASHLAR_GROWTH_WINDOW = 4, ASHLAR_GROWTH_RISES = 5 };
 
@@ -71,7 +72,7 @@ typedef struct ashlar_train_config {
     bool recomputes_auto; /* chunks of about 2 * sqrt(steps of a part) */
 
     ashlar_ranks *ranks; /* processes that train together; NULL: this one alone */
-    size_t shards;       /* S of shards.h, added up as a tree; 0: one for each rank */
+    size_t shards;       /* S of train_impl.h, added up as a tree; 0: one for each rank */
 
     size_t steps;
     ashlar_optimizer_config optimizer;
@@ -214,7 +215,6 @@ typedef struct ashlar_train_report {
     ashlar_graph_report graphs;
     ashlar_step_memory step_memory;
     size_t bptt, recompute; /* the options as they were used; 0: not */
-    uint64_t step_bytes;    /* what the largest step takes */
     ashlar_train_saving savings[ASHLAR_TRAIN_SAVINGS_MAX];
     size_t savings_count;
     ashlar_stats stats;                         /* at the end of training */

@@ -298,12 +298,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_walk(ashlar_trainer *trainer, size
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_take_blocks(ashlar_trainer *trainer, ashlar_walk walk,
                                                           size_t length);
 
-/* Bytes of the block that a walk over a part of `length` takes. */
+/* Bytes of the block that a walk takes over a part of `count` sequences of `length`. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_block_bytes(const ashlar_trainer *trainer,
-                                                          size_t length, uint64_t *bytes);
-
-/* Fill in the report's step_bytes and savings. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_get_savings(ashlar_trainer *trainer);
+                                                          size_t length, size_t count, size_t chunk,
+                                                          uint64_t *bytes);
 
 /* _open: set up for an open model with its weights; every rank then has rank 0's weights. _close is
  * allowed in every state. Errors: those of the functions it calls; ASHLAR_ENOTSUP (on a CUDA device

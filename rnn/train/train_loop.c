@@ -154,7 +154,8 @@ static ashlar_status note_held(run *r, size_t step, const ashlar_stats *stats) {
     if (step > t->state.step) {
         const size_t length = ashlar__batches_length(&t->batches, ashlar__train_buffer(step), 0);
         t->longest_part = length > t->longest_part ? length : t->longest_part;
-        ASHLAR_TRY(ashlar__train_block_bytes(t, length, &block_bytes));
+        ASHLAR_TRY(
+            ashlar__train_block_bytes(t, length, t->batches.count, t->batches.chunk, &block_bytes));
     }
     r->held[step % ASHLAR_TRAIN_FLIGHTS] =
         (ashlar_train_held){.live_bytes = stats->live_bytes + block_bytes,

@@ -39,7 +39,8 @@ CASE_WITH(the_largest_step_and_what_each_step_held_are_told, open_text("memory=2
     REQUIRE(ashlar_model_list_buffers(model, ASHLAR_WALK_TRAIN, &batch, buffers, 64, &count) ==
             ASHLAR_OK);
     check_buffers(&need, count);
-    CHECK(need.plan_bytes <= report.step_bytes && need.plan_bytes > report.step_bytes / 2);
+    CHECK(need.plan_bytes <= report.step_memory.plan_bytes &&
+          need.plan_bytes > report.step_memory.plan_bytes / 2);
     CHECK_ZU(seen.count, 12);
     for (size_t i = 0; i < seen.count; i++) {
         const ashlar_train_held *held = &seen.steps[i].held;
