@@ -108,12 +108,12 @@ END
 whole=$(value "$scratch/a.json" plan_bytes)
 check 'a_batch_is_worked_off_in_pieces' saves "$scratch/saved.json" --accumulate 4
 check 'the_report_says_it_too' json_holds "$scratch/saved.json" \
-    "r['step_bytes_without'] == {'accumulate': $whole} and r['step_bytes'] < 0.3 * $whole"
+    "r['step_bytes_without'] == {'accumulate': $whole} and r['plan_bytes'] < 0.3 * $whole"
 check 'pieces_change_no_loss_but_by_rounding' is_near "$scratch/saved.json"
 check 'activations_are_recomputed' saves "$scratch/saved.json" --recompute auto
 check 'in_chunks_of_about_two_roots' json_holds "$scratch/saved.json" 'r["config"]["recompute"] == 16'
 check 'that_saves_more_than_half' json_holds "$scratch/saved.json" \
-    "r['step_bytes_without'] == {'recompute': $whole} and r['step_bytes'] < 0.5 * $whole"
+    "r['step_bytes_without'] == {'recompute': $whole} and r['plan_bytes'] < 0.5 * $whole"
 check 'recomputing_changes_no_loss_but_by_rounding' is_near "$scratch/saved.json"
 
 snapshot_is_made() { # what the model holds, and the trace that the environment asked for
