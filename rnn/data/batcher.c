@@ -33,17 +33,8 @@ static int32_t symbol_at(ashlar_record record, size_t i) {
     return i == 0 || i > record.count ? ASHLAR_BATCHER_MARK : record.bytes[i - 1];
 }
 
-static size_t sequence_steps(ashlar_record record) {
-    return record.count + 1; /* cannot overflow, since the record is in memory */
-}
-
-/* Set *take to the length of the piece that begins at step `first`; return whether this piece is
- * the last of its sequence. */
-static bool cut_piece(const ashlar_batcher_config *config, size_t steps, size_t first,
-                      size_t *take) {
-    const size_t left = steps - first;
-    *take = left < config->max_steps ? left : config->max_steps;
-    return *take == left;
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
 }
 
 /* Count the pieces of all records, and store them if batcher->pieces is allocated. Sums cannot
@@ -54,11 +45,10 @@ static size_t cut_records(ashlar_batcher *batcher, const ashlar_batcher_config *
         if (ashlar__batcher_is_held_out(config->held_out, i) != config->is_of_held_out) {
             continue;
         }
-        const size_t steps = sequence_steps(ashlar__corpus_record(batcher->corpus, i));
-        bool is_last = false;
-        for (size_t first = 0; !is_last; first += config->stride) {
-            size_t take;
-            is_last = cut_piece(config, steps, first, &take);
+        const size_t steps = ashlar__corpus_record(batcher->corpus, i).count + 1;
+        for (size_t first = 0, end = 0; end < steps; first += config->stride) {
+            const size_t take = smaller(steps - first, config->max_steps);
+            end = first + take;
             if (batcher->pieces != NULL) {
                 batcher->pieces[count] = (piece){i, first, take, count};
             }
@@ -235,10 +225,6 @@ size_t ashlar__batcher_piece_count(const ashlar_batcher *batcher) {
 }
 
 /* ---- batch split: micro-batches and parts; the image of a batch ---- */
-
-static size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
 
 static size_t divide_up(size_t a, size_t b) {
     return a / b + (a % b != 0);

@@ -41,7 +41,7 @@ static const ashlar_option options[] = {
     {"top-p", "X", ASHLAR_OPTION_REAL, &given.text.sampler.sampling.top_p, 1e-6, 1,
      "draw from the likeliest with this share"},
     {"prime", "TEXT", ASHLAR_OPTION_TEXT, &given.prime, 0, 0, "text to begin with"},
-    {"seed", "N", ASHLAR_OPTION_SEED, &given.text.sampler.seed, 0, 0,
+    {"seed", "N", ASHLAR_OPTION_COUNT, &given.text.sampler.seed, 0, 0,
      "the same seed writes the same text"},
     {"count", "N", ASHLAR_OPTION_COUNT, &given.text.sampler.count, 1, 10000,
      "texts at once, each with the next seed"},

@@ -38,10 +38,9 @@ static ashlar_status refuse(const ashlar_option *o, const char *text) {
     char why[200];
     switch (o->kind) {
     case ASHLAR_OPTION_COUNT:
-        (void)snprintf(why, sizeof why, "is no whole number from %.0f to %.0f", o->min, o->max);
-        break;
-    case ASHLAR_OPTION_SEED:
-        (void)snprintf(why, sizeof why, "is no whole number from 0 to 2^64-1");
+        (void)(o->max > 0 ? snprintf(why, sizeof why, "is no whole number from %.0f to %.0f",
+                                     o->min, o->max)
+                          : snprintf(why, sizeof why, "is no whole number from 0 to 2^64-1"));
         break;
     case ASHLAR_OPTION_REAL:
         (void)snprintf(why, sizeof why, "is no number from %g to %g", o->min, o->max);
@@ -64,14 +63,12 @@ static bool read_value(const ashlar_option *option, const char *text) {
     char *end;
     switch (option->kind) {
     case ASHLAR_OPTION_COUNT:
-        if (!ashlar__parse_count(ashlar__piece_of(text), &whole) || (double)whole < option->min ||
-            (double)whole > option->max) {
+        if (!ashlar__parse_count(ashlar__piece_of(text), &whole) ||
+            (option->max > 0 && ((double)whole < option->min || (double)whole > option->max))) {
             return false;
         }
-        *(size_t *)option->value = whole;
+        *(uint64_t *)option->value = whole;
         return true;
-    case ASHLAR_OPTION_SEED:
-        return ashlar__parse_count(ashlar__piece_of(text), option->value);
     case ASHLAR_OPTION_REAL:
         real = strtod(text, &end);
         if (end == text || *end != '\0' || !(real >= option->min && real <= option->max)) {
@@ -175,9 +172,6 @@ static void print_default(FILE *out, const ashlar_option *option) {
     switch (option->kind) {
     case ASHLAR_OPTION_COUNT:
         fprintf(out, " (%zu)", *(size_t *)option->value);
-        break;
-    case ASHLAR_OPTION_SEED:
-        fprintf(out, " (%llu)", (unsigned long long)*(uint64_t *)option->value);
         break;
     case ASHLAR_OPTION_REAL:
         fprintf(out, " (%g)", *(double *)option->value);

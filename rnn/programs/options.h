@@ -10,8 +10,7 @@
 #include <ashlar/base.h>
 
 typedef enum ashlar_option_kind {
-    ASHLAR_OPTION_COUNT,  /* size_t, min .. max */
-    ASHLAR_OPTION_SEED,   /* uint64_t, any */
+    ASHLAR_OPTION_COUNT,  /* size_t or uint64_t, min .. max; any if max is 0 */
     ASHLAR_OPTION_REAL,   /* double, min .. max */
     ASHLAR_OPTION_CHOICE, /* an enum from 0; the help lists its names in their order */
     ASHLAR_OPTION_TEXT,   /* const char *, not empty */

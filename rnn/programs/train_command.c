@@ -72,7 +72,7 @@ static const ashlar_option options[] = {
     REAL("rate-floor", train.schedule.floor, 0, 1, "cosine: share of the rate at the end"),
     NUMBER("rate-every", train.schedule.step_size, 1, 1e9, "step: so often, multiply the rate"),
     REAL("rate-factor", train.schedule.gamma, 1e-9, 1, "step: by this"),
-    RANGE(SEED, "seed", "N", train.seed, 0, 0, "of weights, batches and sample"),
+    NUMBER("seed", train.seed, 0, 0, "of weights, batches and sample"),
     NUMBER("held-out", train.held_out, 0, 1e9, "test on every Nth record, 0: on none"),
     NUMBER("buckets", train.buckets, 0, 1e6, "ranges of lengths with plans of their own; 0: one"),
     FLAG("pad", train.pads, "batches to the longest length of their range"),

@@ -17,7 +17,7 @@ static struct {
 
 static const ashlar_option OPTIONS[] = {
     {"count", "N", ASHLAR_OPTION_COUNT, &values.count, 3, 12, "a count"},
-    {"seed", "N", ASHLAR_OPTION_SEED, &values.seed, 0, 0, "a seed"},
+    {"seed", "N", ASHLAR_OPTION_COUNT, &values.seed, 0, 0, "a seed"},
     {"real", "X", ASHLAR_OPTION_REAL, &values.real, -1.5, 2.5, "a real"},
     {"text", "WORD", ASHLAR_OPTION_TEXT, &values.text, 0, 0, "a text"},
     {"unset", "WORD", ASHLAR_OPTION_TEXT, &values.unset, 0, 0, "a text without a default"},
