@@ -269,9 +269,6 @@ def report(cases, browser, train, folder):
     heads = dict((k, v) for k, v, _ in browser.values('.figures'))
     cases.check('the_headline_has_those_that_matter', [] if len(heads) >= 5 and
                 float(heads['loss_last']) == data['loss_last'] else [heads])
-    cases.check('each_way_to_take_memory_has_a_row', [] if browser.run(
-        "return [...document.querySelectorAll('#comparison .calls')].map(c => c.innerText.trim())") ==
-                [' '.join(map(str, w['calls'])) for w in data['comparison']] else ['others'])
     cases.check('the_table_has_each_buffer', [] if browser.run(
         "return document.querySelectorAll('#table-step-0 tbody tr').length") ==
                 len(data['step']['blocks']['rows']) else ['more or less'])

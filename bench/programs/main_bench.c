@@ -25,10 +25,9 @@ static const ashlar_benchmark *const benchmarks[] = {
     &ashlar__benchmark_rnn,
 };
 
-enum { BENCHMARKS = sizeof benchmarks / sizeof benchmarks[0], OPTION_COUNT = 9 };
+enum { BENCHMARKS = sizeof benchmarks / sizeof benchmarks[0], OPTION_COUNT = 8 };
 
-static void list_options(ashlar_bench_request *r, bool *wants_help,
-                         ashlar_option options[static OPTION_COUNT]) {
+static void list_options(ashlar_bench_request *r, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option all[] = {
         {"smoke", NULL, ASHLAR_OPTION_FLAG, &r->is_smoke, 0, 0,
          "a few short rounds, to see it run"},
@@ -44,23 +43,26 @@ static void list_options(ashlar_bench_request *r, bool *wants_help,
          "auto, soft, soft:N, cuda, cuda:N"},
         {"pairs", "N", ASHLAR_OPTION_COUNT, &r->pairs, 0, 1e9,
          "only run N pairs of a list (4 KiB), for tools that count"},
-        {"help", NULL, ASHLAR_OPTION_FLAG, wants_help, 0, 0, "print this"},
     };
     ASHLAR_TABLE_IS_FULL(all, OPTION_COUNT);
     memcpy(options, all, sizeof all);
 }
 
-static void print_help(const ashlar_option *options) {
-    printf("Usage: %s [", program);
+/* Whether the command line asked for help or the version. */
+static bool answer(const ashlar_option *options, int argc, char **argv) {
+    char groups[64] = "", usage[512];
+    size_t used = 0;
     for (size_t i = 0; i < BENCHMARKS; i++) {
-        printf("%s%s", i > 0 ? "|" : "", benchmarks[i]->name);
+        used += (size_t)snprintf(groups + used, sizeof groups - used, "%s%s", i > 0 ? "|" : "",
+                                 benchmarks[i]->name);
     }
-    printf("] [OPTION]...\n"
-           "       %s machine --json FILE [OPTION]...\n"
-           "Measure ashlar beside its alternatives. ashlar-bench(1) explains what, the\n"
-           "columns and the JSON; an unknown name is answered by those that are known.\n\n",
-           program);
-    ashlar__options_print(stdout, options, OPTION_COUNT);
+    (void)snprintf(usage, sizeof usage,
+                   "Usage: %s [%s] [OPTION]...\n"
+                   "       %s machine --json FILE [OPTION]...\n"
+                   "Measure ashlar beside its alternatives. ashlar-bench(1) explains what, the\n"
+                   "columns and the JSON; an unknown name is answered by those that are known.\n\n",
+                   program, groups, program);
+    return ashlar__options_answer(program, usage, "", options, OPTION_COUNT, argc, argv);
 }
 
 /* Refuse options that have no meaning for the benchmark. */
@@ -97,16 +99,11 @@ static ashlar_status run_benchmark(const ashlar_benchmark *b, const ashlar_bench
 static ashlar_status run(const ashlar_benchmark *b, int argc, char **argv) {
     ashlar_bench_request r = {.out = stdout};
     ashlar_option options[OPTION_COUNT];
-    bool wants_help = false;
-    list_options(&r, &wants_help, options);
-    if (ashlar__options_answer(program, options, OPTION_COUNT, argc, argv)) {
+    list_options(&r, options);
+    if (answer(options, argc, argv)) {
         return ASHLAR_OK;
     }
     ASHLAR_TRY(ashlar__options_parse(options, OPTION_COUNT, argc, argv));
-    if (wants_help) {
-        print_help(options);
-        return ASHLAR_OK;
-    }
     return run_benchmark(b, &r, options, argc, argv);
 }
 

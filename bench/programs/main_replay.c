@@ -24,12 +24,11 @@ typedef struct command {
     size_t passes;
     bool finds_capacity;
     bool has_plan;
-    bool wants_help;
     ashlar_pack_job pack; /* if pack.path is NULL, logs are replayed instead */
     const char *capacity; /* --capacity as text: bytes that the plan may take; NULL: not given */
 } command;
 
-enum { OPTION_COUNT = 11, PASSES_MAX = 100000, CAPACITY_PASSES = 20 /* by default */ };
+enum { OPTION_COUNT = 10, PASSES_MAX = 100000, CAPACITY_PASSES = 20 /* by default */ };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option all[] = {
@@ -47,21 +46,18 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"out", "FILE", ASHLAR_OPTION_TEXT, &c->pack.solution, 0, 0, "write the plan there"},
         {"json", "FILE", ASHLAR_OPTION_TEXT, &c->json, 0, 0, "write the figures there"},
         {"html", "FILE", ASHLAR_OPTION_TEXT, &c->html, 0, 0, "write a page: where the blocks lay"},
-        {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };
     ASHLAR_TABLE_IS_FULL(all, OPTION_COUNT);
     memcpy(options, all, sizeof all);
 }
 
-static void print_help(const ashlar_option *options) {
-    printf("Usage: %s FILE... [OPTION]...\n"
-           "       %s --pack FILE [OPTION]...\n"
-           "Replay logs of allocations on a software device, and say what they take.\n",
-           program, program);
-    ashlar__options_print(stdout, options, OPTION_COUNT);
-    printf("A FILE is a log of RMM (Thread,Time,Action,Pointer,Size,Stream), that of --pack\n"
-           "one of MiniMalloc (id,lower,upper,size). ashlar-replay(1) explains the rest.\n");
-}
+static const char usage[] =
+    "Usage: ashlar-replay FILE... [OPTION]...\n"
+    "       ashlar-replay --pack FILE [OPTION]...\n"
+    "Replay logs of allocations on a software device, and say what they take.\n";
+static const char notes[] =
+    "A FILE is a log of RMM (Thread,Time,Action,Pointer,Size,Stream), that of --pack\n"
+    "one of MiniMalloc (id,lower,upper,size). ashlar-replay(1) explains the rest.\n";
 
 /* ---- the command line ---- */
 
@@ -308,7 +304,7 @@ static int run_command(int argc, char **argv) {
     command c = {.memory = default_memory, .passes = 1, .pack.seconds = 60};
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
-    if (ashlar__options_answer(program, options, OPTION_COUNT, argc, argv)) {
+    if (ashlar__options_answer(program, usage, notes, options, OPTION_COUNT, argc, argv)) {
         return 0;
     }
     char **files = ashlar__host_calloc((size_t)argc + 1, sizeof *files);
@@ -316,17 +312,16 @@ static int run_command(int argc, char **argv) {
         fprintf(stderr, "%s: no host memory\n", program);
         return ASHLAR_EXIT_FAILED;
     }
-    const int count = ashlar__options_take_words(options, OPTION_COUNT, &argc, argv, files);
     const bool has_passes = ashlar__options_given("repeat", argc, argv) != NULL;
-    int exit_status = 0;
-    if (ashlar__options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
-        parse_memory(c.memory, &c.memory_bytes) != ASHLAR_OK ||
+    int exit_status = 0, count = 0;
+    const ashlar_status parsed =
+        ashlar__options_parse_words(options, OPTION_COUNT, argc, argv, files);
+    while (files[count] != NULL) {
+        count++;
+    }
+    if (parsed != ASHLAR_OK || parse_memory(c.memory, &c.memory_bytes) != ASHLAR_OK ||
         check_pack(&c, count) != ASHLAR_OK) {
         exit_status = ashlar__program_fail(program, ASHLAR_EINVAL);
-    } else if (c.wants_help) {
-        c.memory = default_memory; /* the help shows the default, not the value given */
-        c.passes = 1;
-        print_help(options);
     } else if (count == 0 && c.pack.path == NULL) {
         fprintf(stderr, "%s: no log given; name a file, see --help\n", program);
         exit_status = ASHLAR_EXIT_USAGE;

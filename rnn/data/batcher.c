@@ -1,5 +1,5 @@
 /* batcher.c - cuts records into pieces, draws seeded batches of similar lengths, window by window,
- * and writes the pieces of a batch side by side. */
+ * and writes a batch's symbols to where a model reads them. */
 #include "rnn/data/batcher.h"
 
 #include <stdlib.h>
@@ -9,13 +9,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 
-/* Steps first .. first + steps - 1 of a record's sequence. */
-typedef struct piece {
-    size_t record;
-    size_t first;
-    size_t steps;
-    size_t order; /* among pieces of one length */
-} piece;
+typedef ashlar_text_piece piece;
 
 /* Invariants: longest * batch is at most INT32_MAX; batch_order[] is a permutation of 0 ..
  * window - 1; drawn_count <= piece_count; batches_left <= window */
@@ -27,7 +21,8 @@ struct ashlar_batcher {
     size_t piece_count;
     ashlar_random random;
     size_t drawn_count;  /* pieces drawn in this epoch */
-    piece *ready;        /* [window * batch] the window's pieces, longest first */
+    piece *ready;        /* [window * batch] the window's pieces, longest first; behind them a
+                          * dummy's [batch] */
     size_t *batch_order; /* [window] */
     size_t batches_left; /* not handed out yet: the first entries of batch_order */
     double handed_out;   /* pieces handed out in all epochs; exact up to 2^53 */
@@ -38,17 +33,8 @@ static int32_t symbol_at(ashlar_record record, size_t i) {
     return i == 0 || i > record.count ? ASHLAR_BATCHER_MARK : record.bytes[i - 1];
 }
 
-static size_t sequence_steps(ashlar_record record) {
-    return record.count + 1; /* cannot overflow, since the record is in memory */
-}
-
-/* Set *take to the length of the piece that begins at step `first`; return whether this piece is
- * the last of its sequence. */
-static bool cut_piece(const ashlar_batcher_config *config, size_t steps, size_t first,
-                      size_t *take) {
-    const size_t left = steps - first;
-    *take = left < config->max_steps ? left : config->max_steps;
-    return *take == left;
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
 }
 
 /* Count the pieces of all records, and store them if batcher->pieces is allocated. Sums cannot
@@ -59,11 +45,10 @@ static size_t cut_records(ashlar_batcher *batcher, const ashlar_batcher_config *
         if (ashlar__batcher_is_held_out(config->held_out, i) != config->is_of_held_out) {
             continue;
         }
-        const size_t steps = sequence_steps(ashlar__corpus_record(batcher->corpus, i));
-        bool is_last = false;
-        for (size_t first = 0; !is_last; first += config->stride) {
-            size_t take;
-            is_last = cut_piece(config, steps, first, &take);
+        const size_t steps = ashlar__corpus_record(batcher->corpus, i).count + 1;
+        for (size_t first = 0, end = 0; end < steps; first += config->stride) {
+            const size_t take = smaller(steps - first, config->max_steps);
+            end = first + take;
             if (batcher->pieces != NULL) {
                 batcher->pieces[count] = (piece){i, first, take, count};
             }
@@ -103,7 +88,7 @@ static int longest_first(const void *a, const void *b) {
 static ashlar_status take_window(ashlar_batcher *b) {
     size_t places;
     ASHLAR_FAIL_IF(b->piece_count == 0, ASHLAR_EINVAL, "batcher: the text has no piece");
-    ASHLAR_FAIL_IF(!ashlar__mul(b->window, b->batch, &places), ASHLAR_EOVERFLOW,
+    ASHLAR_FAIL_IF(!ashlar__mul(b->window + 1, b->batch, &places), ASHLAR_EOVERFLOW,
                    "batcher: a window of %zu batches of %zu; use less", b->window, b->batch);
     ASHLAR_HOST_NEW(b->ready, places, "batcher: no host memory for a window of %zu", places);
     ASHLAR_HOST_NEW(b->batch_order, b->window, "batcher: no host memory for %zu batches",
@@ -153,42 +138,27 @@ void ashlar__batcher_destroy(ashlar_batcher *batcher) {
     ashlar__host_free(batcher);
 }
 
-/* Write one piece down column `column` of the batch. */
-static void fill_column(const ashlar_batcher *batcher, ashlar_batch *batch, size_t column,
-                        const piece *from) {
-    const ashlar_record record = ashlar__corpus_record(batcher->corpus, from->record);
-    int32_t input = symbol_at(record, from->first);
-    for (size_t t = 0; t < from->steps; t++) {
-        const int32_t target = symbol_at(record, from->first + t + 1);
-        batch->inputs[t * batcher->batch + column] = input;
-        batch->targets[t * batcher->batch + column] = target;
-        input = target;
+static ashlar_batch batch_of(const piece *pieces, size_t count) {
+    ashlar_batch batch = {.pieces = pieces, .count = count, .steps = pieces[0].steps};
+    for (size_t i = 0; i < count; i++) {
+        ASHLAR_CHECK2(pieces[i].steps <= batch.steps); /* the first piece is the longest */
+        batch.tokens += pieces[i].steps;
     }
+    return batch;
 }
 
-static void fill(const ashlar_batcher *batcher, const piece *pieces, size_t count,
-                 ashlar_batch *batch) {
-    batch->steps = pieces[0].steps;
-    batch->tokens = 0;
-    const size_t grid_bytes = batch->steps * batcher->batch * sizeof(int32_t);
-    memset(batch->inputs, 0, grid_bytes);
-    memset(batch->targets, 0, grid_bytes);
-    ASHLAR_CHECK2(batch->steps > 0 && batch->steps <= batcher->longest);
-    for (size_t i = 0; i < batcher->batch; i++) {
-        const size_t length = i < count ? pieces[i].steps : 0;
-        ASHLAR_CHECK2(length <= batch->steps); /* the first piece is the longest */
-        if (i < count) {
-            fill_column(batcher, batch, i, &pieces[i]);
-        }
-        batch->lengths[i] = (int32_t)length;
-        batch->tokens += length;
-    }
-}
-
-void ashlar__batcher_fill(const ashlar_batcher *b, size_t first, ashlar_batch *batch) {
+ashlar_batch ashlar__batcher_get(const ashlar_batcher *b, size_t first) {
     ASHLAR_CHECK2(first < b->piece_count);
     const size_t left = b->piece_count - first;
-    fill(b, b->pieces + first, left < b->batch ? left : b->batch, batch);
+    return batch_of(b->pieces + first, left < b->batch ? left : b->batch);
+}
+
+ashlar_batch ashlar__batcher_dummy(ashlar_batcher *b, size_t steps) {
+    piece *const pieces = b->ready + b->window * b->batch;
+    for (size_t i = 0; i < b->batch; i++) {
+        pieces[i] = (piece){.steps = steps};
+    }
+    return batch_of(pieces, b->batch);
 }
 
 /* ---- drawing ---- */
@@ -230,9 +200,10 @@ static const piece *next(ashlar_batcher *b) {
     return b->ready + b->batch_order[--b->batches_left] * b->batch;
 }
 
-void ashlar__batcher_next(ashlar_batcher *b, ashlar_batch *batch) {
-    fill(b, next(b), b->batch, batch);
-    batch->epoch = b->handed_out / (double)b->piece_count;
+ashlar_batch ashlar__batcher_next(ashlar_batcher *b) {
+    ashlar_batch batch = batch_of(next(b), b->batch);
+    batch.epoch = b->handed_out / (double)b->piece_count;
+    return batch;
 }
 
 void ashlar__batcher_skip(ashlar_batcher *b, uint64_t batches) {
@@ -253,15 +224,7 @@ size_t ashlar__batcher_piece_count(const ashlar_batcher *batcher) {
     return batcher->piece_count;
 }
 
-size_t ashlar__batcher_array_bytes(const ashlar_batcher *batcher) {
-    return batcher->longest * batcher->batch * sizeof(int32_t);
-}
-
 /* ---- batch split: micro-batches and parts; the image of a batch ---- */
-
-static size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
 
 static size_t divide_up(size_t a, size_t b) {
     return a / b + (a % b != 0);
@@ -295,42 +258,42 @@ static size_t column_of(const ashlar_batch_split *split, size_t micro, size_t at
     return c->first + micro / c->pieces + (micro % c->pieces * split->count + at) * c->shards;
 }
 
-/* Each micro-batch's columns of a [T, B] array become an array [T, C] of their own. */
-static void fill_tokens(const ashlar_batch_split *split, const int32_t *tokens, int32_t *image) {
-    for (size_t m = 0; m < split->micro; m++) {
-        for (size_t t = 0; t < split->steps; t++) {
-            for (size_t i = 0; i < split->count; i++) {
-                *image++ = tokens[t * split->config.batch + column_of(split, m, i)];
-            }
-        }
-    }
-}
-
 /* How many steps of a sequence of `length` steps lie in [first, first + room). */
-static int32_t length_within(int32_t length, size_t first, size_t room) {
-    return (size_t)length <= first ? 0 : (int32_t)smaller((size_t)length - first, room);
+static size_t length_within(size_t length, size_t first, size_t room) {
+    return length <= first ? 0 : smaller(length - first, room);
 }
 
-static void fill_lengths(const ashlar_batch_split *split, const int32_t *lengths, int32_t *image) {
-    for (size_t p = 0; p < split->parts; p++) {
-        for (size_t m = 0; m < split->micro; m++) {
-            for (size_t i = 0; i < split->count; i++) {
-                *image++ =
-                    length_within(lengths[column_of(split, m, i)], p * split->part, split->part);
-            }
-        }
+/* Write a piece down one of `width` columns. */
+static void fill_column(const ashlar_corpus *corpus, const piece *from, size_t width,
+                        int32_t *inputs, int32_t *targets) {
+    const ashlar_record record = ashlar__corpus_record(corpus, from->record);
+    int32_t input = symbol_at(record, from->first);
+    for (size_t t = 0; t < from->steps; t++) {
+        const int32_t target = symbol_at(record, from->first + t + 1);
+        inputs[t * width] = input;
+        targets[t * width] = target;
+        input = target;
     }
 }
 
-void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batch *batch,
-                              int32_t *image) {
-    const size_t tokens = split->steps * split->micro * split->count;
-    int32_t *const lengths = image + 2 * tokens, *const again = image + split->image;
-    fill_tokens(split, batch->inputs, image);
-    fill_tokens(split, batch->targets, image + tokens);
-    fill_lengths(split, batch->lengths, lengths);
-    for (size_t i = 0; i < split->extra; i++) {
-        again[i] = lengths[i] == 0 ? 1 : lengths[i];
+void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_corpus *corpus,
+                              const ashlar_batch *batch, int32_t *image) {
+    const size_t rows = split->micro * split->count, tokens = split->steps * rows;
+    ASHLAR_CHECK2(batch->steps == split->steps);
+    memset(image, 0, 2 * tokens * sizeof *image);
+    for (size_t row = 0; row < rows; row++) {
+        const size_t m = row / split->count, i = row % split->count;
+        const size_t column = column_of(split, m, i), at = m * split->steps * split->count + i;
+        const size_t length = column < batch->count ? batch->pieces[column].steps : 0;
+        if (length > 0) {
+            fill_column(corpus, &batch->pieces[column], split->count, image + at,
+                        image + tokens + at);
+        }
+        for (size_t p = 0; p < split->parts; p++) {
+            int32_t *const within = image + 2 * tokens + p * rows + row;
+            *within = (int32_t)length_within(length, p * split->part, split->part);
+            within[split->extra] = *within == 0 ? 1 : *within;
+        }
     }
 }
 
@@ -348,10 +311,10 @@ ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, 
 }
 
 size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, size_t part,
-                                  const int32_t *lengths) {
+                                  const ashlar_batch *batch) {
     size_t tokens = 0;
-    for (size_t b = 0; b < split->config.batch; b++) {
-        tokens += (size_t)length_within(lengths[b], part * split->part, split->part);
+    for (size_t i = 0; i < batch->count; i++) {
+        tokens += length_within(batch->pieces[i].steps, part * split->part, split->part);
     }
     return tokens;
 }

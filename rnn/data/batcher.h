@@ -51,15 +51,19 @@ static inline bool ashlar__batcher_is_held_out(size_t held_out, size_t record) {
     return held_out > 0 && record % held_out == held_out - 1;
 }
 
-/* A batch. The caller points the three arrays at its own memory; ashlar__batcher_next() fills them
- * and the other fields. */
+/* Time steps first .. first + steps - 1 of a record's sequence. */
+typedef struct ashlar_text_piece {
+    size_t record, first, steps;
+    size_t order; /* among pieces of one length */
+} ashlar_text_piece;
+
+/* A batch: its pieces, longest first. */
 typedef struct ashlar_batch {
-    int32_t *inputs;  /* [T, B], room for ashlar__batcher_array_bytes(); padding is 0 */
-    int32_t *targets; /* [T, B], likewise */
-    int32_t *lengths; /* [B], 1 .. T, longest first; 0 only from ashlar__batcher_fill() */
-    size_t steps;     /* T = lengths[0] */
-    size_t tokens;    /* sum of the lengths */
-    double epoch;     /* epochs handed out so far, this batch included */
+    const ashlar_text_piece *pieces; /* [count], the batcher's, valid until it draws again */
+    size_t count;                    /* B; from ashlar__batcher_get() perhaps less */
+    size_t steps;                    /* T, of the longest piece; more if the batch is padded */
+    size_t tokens;                   /* sum of the pieces' steps */
+    double epoch;                    /* epochs handed out so far, this batch included */
 } ashlar_batch;
 
 /* Cut the corpus into pieces. Ownership: the caller owns *out until
@@ -78,22 +82,21 @@ size_t ashlar__batcher_max_steps(const ashlar_batcher *batcher);
 /* Number of pieces: the length of an epoch. */
 size_t ashlar__batcher_piece_count(const ashlar_batcher *batcher);
 
-/* Bytes of inputs, or of targets, for the longest batch: max_steps * B * sizeof(int32_t). */
-size_t ashlar__batcher_array_bytes(const ashlar_batcher *batcher);
-
 /* Draw the next batch; if there are fewer pieces than sequences, it has pieces more than once.
  * _skip: draw batches, and drop them. */
-void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch);
+ashlar_batch ashlar__batcher_next(ashlar_batcher *batcher);
 void ashlar__batcher_skip(ashlar_batcher *batcher, uint64_t batches);
+
+/* A batch of B pieces of `steps` steps each, for a warm-up: past a record's end they are padding.
+ * The draw is not changed. */
+ashlar_batch ashlar__batcher_dummy(ashlar_batcher *batcher, size_t steps);
 
 /* The state of the random generator. Batchers of the same pieces that have the same state draw the
  * same batches from here on. */
 ashlar_random ashlar__batcher_random(const ashlar_batcher *batcher);
 
-/* With is_of_held_out: write the pieces from number `first` on, longest first, B or as many as are
- * left, side by side into a batch. The columns after them get length 0. Sets every field but the
- * epoch. */
-void ashlar__batcher_fill(const ashlar_batcher *batcher, size_t first, ashlar_batch *batch);
+/* With is_of_held_out: the pieces from number `first` on, B or as many as are left; epoch is 0. */
+ashlar_batch ashlar__batcher_get(const ashlar_batcher *batcher, size_t first);
 
 /* ---- batch split ---- */
 
@@ -101,11 +104,11 @@ void ashlar__batcher_fill(const ashlar_batcher *batcher, size_t first, ashlar_ba
  *
  * A batch of T time steps and B sequences is split three times:
  *
- *     S shards          for S processes, of which one takes some. Shard s has the sequences s, s +
- * S, s + 2S, ... of the batch, which is sorted by length micro-batches     of a shard: as many
+ *     S shards         for S processes, of which one takes some; shard s has the sequences s, s +
+ * S, s + 2S, ... of the batch, which is sorted by length micro-batches    of a shard: as many
  * consecutive sequences of it each, run one after the other in one step; in all N, of C sequences
- *     parts             of K time steps, with one update of the weights for each (truncated
- *                       back-propagation through time); parts = ceil(T / K)
+ *     parts            of K time steps, with one update of the weights for each (truncated
+ *                      back-propagation through time); parts = ceil(T / K)
  *
  * A window is one micro-batch of one part. The image of what one process takes of a batch, in host
  * memory as in device memory, is
@@ -150,16 +153,18 @@ typedef struct ashlar_batch_window {
  * grow. */
 ashlar_batch_split ashlar__batch_split_make(const ashlar_batch_split_config *config, size_t steps);
 
-/* Write a batch's image and the second copy of the lengths: split->image + split->extra int32s. */
-void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batch *batch,
-                              int32_t *image);
+/* Write a batch's image and the second copy of the lengths: split->image + split->extra int32s.
+ * Padding is 0, as is the length of a sequence that the batch lacks. Requires split->steps ==
+ * batch->steps. */
+void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_corpus *corpus,
+                              const ashlar_batch *batch, int32_t *image);
 
 /* Where a micro-batch (0 .. N-1) of a part (0 .. parts-1) lies in the image. */
 ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, size_t micro,
                                                size_t part);
 
-/* The number of tokens in a part, of all shards, in a batch of these lengths [B]. */
+/* The number of tokens in a part of a batch, of all shards. */
 size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, size_t part,
-                                  const int32_t *lengths);
+                                  const ashlar_batch *batch);
 
 #endif /* ASHLAR_BATCHER_H */

@@ -108,6 +108,7 @@ static double cudnn_bytes(const fitting *f) {
 static ashlar_status find(fitting *f, ashlar_train_fitted *out) {
     ashlar_fit_options o = {.run = run, .user = f, .device_bytes = f->command->fit_bytes};
     ashlar_fit_result fit;
+    ASHLAR_TRY(open_fitting(f));
     ASHLAR_TRY(set_range(f, &o));
     ASHLAR_TRY(ashlar_fit(f->device, &o, &fit));
     *varied_of(&f->train, f->vary) = fit.value * f->unit;
@@ -122,8 +123,7 @@ static ashlar_status find(fitting *f, ashlar_train_fitted *out) {
 
 ashlar_status ashlar__train_fit_find(const ashlar_train_command *c, ashlar_train_fitted *out) {
     fitting f = {.command = c, .train = c->train, .vary = c->vary};
-    ashlar_status status = open_fitting(&f);
-    ASHLAR_THEN(status, find(&f, out));
+    const ashlar_status status = find(&f, out);
     close_fitting(&f);
     return status;
 }
@@ -143,18 +143,17 @@ static void print_found(const ashlar_train_command *c, const ashlar_train_fitted
            fit->trials, fit->cudnn_bytes / MIB);
 }
 
-#define OF(field) ASHLAR_MEMBER(ashlar_train_fitted, #field, field)
-static const ashlar_member members[] =
-    ASHLAR_MEMBERS(OF(option), OF(value), OF(need_bytes), OF(trials),
-                   ASHLAR_MEMBER(ashlar_train_fitted, "cudnn_work_space_bytes", cudnn_bytes));
-
 static ashlar_status write_found(const ashlar_train_command *c, const ashlar_train_fitted *fit) {
     ashlar_json_writer w;
     ashlar__json_writer_init(&w, 2);
     ashlar__json_open_document(&w, "ashlar-fit/1");
-    ASHLAR_MEMBERS_PUT(&w, fit, members);
-    ashlar__json_add_bool(&w, "is_largest_value", fit->next == 0);
-    ashlar__json_add_uint64(&w, "device_bytes", c->fit_bytes);
+    ASHLAR_JSON_ADD(&w, "option", fit->option);
+    ASHLAR_JSON_ADD(&w, "value", fit->value);
+    ASHLAR_JSON_ADD(&w, "need_bytes", fit->need_bytes);
+    ASHLAR_JSON_ADD(&w, "trials", fit->trials);
+    ASHLAR_JSON_ADD(&w, "cudnn_work_space_bytes", fit->cudnn_bytes);
+    ASHLAR_JSON_ADD(&w, "is_largest_value", (bool)(fit->next == 0));
+    ASHLAR_JSON_ADD(&w, "device_bytes", c->fit_bytes);
     ashlar__json_close_object(&w);
     return ashlar__json_writer_end(&w, c->json);
 }

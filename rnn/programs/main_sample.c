@@ -4,8 +4,7 @@
 #include <ashlar/arena.h>
 
 #include "rnn/data/batcher.h"
-#include "allocator/base/file.h"
-#include "allocator/base/host.h"
+#include "allocator/base/error.h"
 #include "rnn/programs/options.h"
 #include "rnn/programs/program.h"
 #include "rnn/programs/train_program.h"
@@ -17,11 +16,9 @@ typedef struct command {
     const char *model;
     ashlar_option_list map;
     const char *prime;
-    const char *prime_file;
     const char *device;
     const char *json;
     ashlar_text_config text;
-    bool wants_help;
 } command;
 
 /* The defaults, replaced by the values on the command line. */
@@ -44,8 +41,7 @@ static const ashlar_option options[] = {
     {"top-p", "X", ASHLAR_OPTION_REAL, &given.text.sampler.sampling.top_p, 1e-6, 1,
      "draw from the likeliest with this share"},
     {"prime", "TEXT", ASHLAR_OPTION_TEXT, &given.prime, 0, 0, "text to begin with"},
-    {"prime-file", "FILE", ASHLAR_OPTION_TEXT, &given.prime_file, 0, 0, "or a file's text"},
-    {"seed", "N", ASHLAR_OPTION_SEED, &given.text.sampler.seed, 0, 0,
+    {"seed", "N", ASHLAR_OPTION_COUNT, &given.text.sampler.seed, 0, 0,
      "the same seed writes the same text"},
     {"count", "N", ASHLAR_OPTION_COUNT, &given.text.sampler.count, 1, 10000,
      "texts at once, each with the next seed"},
@@ -53,17 +49,8 @@ static const ashlar_option options[] = {
      "read weights as bf16 on the CPU: half the bytes"},
     {"device", "NAME", ASHLAR_OPTION_TEXT, &given.device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
     {"json", "FILE", ASHLAR_OPTION_TEXT, &given.json, 0, 0, "write speed and memory there"},
-    {"help", NULL, ASHLAR_OPTION_FLAG, &given.wants_help, 0, 0, "print this"},
 };
 enum { OPTION_COUNT = sizeof options / sizeof options[0] };
-
-static void print_help(void) {
-    given = defaults;
-    printf("Usage: %s --model FILE [OPTION]...\nWrite text with a trained model.\n\n", program);
-    ashlar__options_print(stdout, options, OPTION_COUNT);
-    printf("\nA line of a single %% stands between records. --top-p is a share of what --top-k\n"
-           "left. Exit status: 0, 1 on failure, 2 on a bad option or environment value.\n");
-}
 
 enum { SIZE_MOST = 4 * 16384, LAYERS_MOST = 64 };
 
@@ -134,15 +121,9 @@ static ashlar_status sample(const command *c, ashlar_device *device) {
     ashlar_checkpoint *file = NULL;
     ashlar_sampled_model model = {0};
     ashlar_text_report report;
-    char *prime = NULL;
     ashlar_status status = ashlar__program_check_report(c->json);
-    if (status == ASHLAR_OK && c->prime_file != NULL) {
-        status = ashlar__file_read(c->prime_file, &prime, &text.prime_bytes);
-        text.prime = prime;
-    } else if (c->prime != NULL) {
-        text.prime = c->prime;
-        text.prime_bytes = strlen(c->prime);
-    }
+    text.prime = c->prime;
+    text.prime_bytes = c->prime != NULL ? strlen(c->prime) : 0;
     ASHLAR_THEN(status, ashlar_checkpoint_open(c->model, &file));
     ASHLAR_THEN(status, ashlar_allocator_create(device, &model.allocator));
     if (status == ASHLAR_OK) {
@@ -156,36 +137,31 @@ static ashlar_status sample(const command *c, ashlar_device *device) {
     ashlar_model_destroy(model.model);
     ashlar_allocator_destroy(model.allocator);
     ashlar_checkpoint_close(file);
-    ashlar__host_free(prime);
     return status;
 }
 
 static ashlar_status check_command(const command *c) {
     ASHLAR_FAIL_IF(c->model == NULL, ASHLAR_EINVAL,
                    "--model: no weights given; train some with ashlar-train --save FILE");
-    ASHLAR_FAIL_IF(c->prime != NULL && c->prime_file != NULL, ASHLAR_EINVAL,
-                   "--prime and --prime-file: leave out one of them");
-    const char *const inputs[][2] = {{"model", c->model}, {"prime-file", c->prime_file}};
-    for (size_t i = 0; c->json != NULL && i < 2; i++) {
-        ASHLAR_FAIL_IF(inputs[i][1] != NULL && ashlar__program_is_same_file(c->json, inputs[i][1]),
-                       ASHLAR_EINVAL, "--json and --%s: both name %s; give each its own file",
-                       inputs[i][0], c->json);
-    }
+    ASHLAR_FAIL_IF(c->json != NULL && ashlar__program_is_same_file(c->json, c->model),
+                   ASHLAR_EINVAL, "--json and --model: both name %s; give each its own file",
+                   c->json);
     return ASHLAR_OK;
 }
 
 static int run_command(int argc, char **argv) {
     given = defaults;
-    if (ashlar__options_answer(program, options, OPTION_COUNT, argc, argv)) {
+    if (ashlar__options_answer(
+            program,
+            "Usage: ashlar-sample --model FILE [OPTION]...\nWrite text with a trained model.\n\n",
+            "\nA line of a single % stands between records. --top-p is a share of what --top-k\n"
+            "left. Exit status: 0, 1 on failure, 2 on a bad option or environment value.\n",
+            options, OPTION_COUNT, argc, argv)) {
         return 0;
     }
     if (ashlar__options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
-        (!given.wants_help && check_command(&given) != ASHLAR_OK)) {
+        check_command(&given) != ASHLAR_OK) {
         return ashlar__program_fail(program, ASHLAR_EINVAL);
-    }
-    if (given.wants_help) {
-        print_help();
-        return 0;
     }
     ashlar_device *device = NULL;
     const int exit_status = ashlar__program_open_device(program, given.device, &device);

@@ -48,7 +48,7 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
     }
     ashlar_status first = file != NULL ? ashlar__trainer_save(trainer, file) : ASHLAR_OK;
     ASHLAR_THEN(first, ashlar__trainer_evaluate(trainer, &test));
-    ASHLAR_THEN(first, ashlar__train_page_report(page, trainer, report, &test));
+    ASHLAR_THEN(first, ashlar__train_page_write(page, trainer, report, &test));
     if (c->snapshot != NULL) {
         const ashlar_status status =
             ashlar_allocator_write_snapshot(ashlar__trainer_model(trainer).allocator, c->snapshot);
@@ -74,13 +74,6 @@ static void show(void *context, const ashlar_train_progress *now) {
     showing *s = context;
     if (!s->command->is_quiet) {
         ashlar__progress_show(&s->progress, now);
-    }
-    if (now->above_since != 0 && is_first_rank(s->command)) { /* all ranks have the same loss */
-        fprintf(stderr,
-                "%s: step %zu: the loss, %.4f on average, has been above %.4f, its start, since "
-                "step %zu: the training diverges; use a smaller --learning-rate than %g\n",
-                program, now->step, now->loss, now->start, now->above_since,
-                s->command->train.schedule.rate);
     }
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) { /* warn at once, even if is_quiet */
         if ((now->found & 1u << tag) != 0) {
@@ -167,7 +160,6 @@ static ashlar_status run_text(ashlar_train_command *c, ashlar_device *device) {
     }
     ashlar_status status = c->verifies ? verify(c, device, corpus) : ASHLAR_OK;
     ASHLAR_THEN(status, train_and_report(c, device, corpus, &page));
-    ASHLAR_THEN(status, ashlar__train_page_write(&page, device, corpus));
     ashlar__train_page_end(&page);
     ashlar__corpus_destroy(corpus);
     return status;
@@ -188,10 +180,6 @@ static int run_command(int argc, char **argv) {
     }
     if (ashlar__train_command_read(argc, argv, &c) != ASHLAR_OK) {
         return ashlar__program_fail(program, ASHLAR_EINVAL);
-    }
-    if (c.wants_help) {
-        ashlar__train_command_print_help(stdout, program);
-        return 0;
     }
     if (c.fit != NULL) {
         ashlar_status fitted = ashlar__train_command_check_writable(&c);

@@ -10,50 +10,43 @@
 #include "allocator/base/parse.h"
 #include "allocator/base/error.h"
 
-enum { WORD_BYTES = 32 };
+/* The names that an option's help lists, with commas between them: all of it, or what is behind its
+ * colon. */
+static ashlar_piece names_of(const ashlar_option *option) {
+    const char *colon = strstr(option->help, ": ");
+    return ashlar__piece_of(colon != NULL ? colon + 2 : option->help);
+}
 
-/* The next of the choices that an option's help text lists: a word before or after a comma. */
-static bool next_choice(const char **text, char word[static WORD_BYTES]) {
-    static const char ends[] = " ,;:()";
-    for (bool is_behind = false; **text != '\0';) {
-        *text += strspn(*text, " ;:()");
-        if (**text == ',') {
-            is_behind = true;
-            ++*text;
-            continue;
+static ashlar_piece next_name(ashlar_piece *rest) {
+    return ashlar__piece_trim(ashlar__piece_cut(rest, ','));
+}
+
+/* The number of the name, or that of all names if it is none. */
+static unsigned find_name(const ashlar_option *option, const char *text) {
+    ashlar_piece rest = names_of(option);
+    unsigned i = 0;
+    for (; rest.bytes > 0; i++) {
+        const ashlar_piece name = next_name(&rest);
+        if (strlen(text) == name.bytes && strncasecmp(text, name.text, name.bytes) == 0) {
+            break;
         }
-        const size_t bytes = strcspn(*text, ends);
-        const char *start = *text;
-        *text += bytes;
-        if (bytes > 0 && bytes < WORD_BYTES && (is_behind || **text == ',')) {
-            memcpy(word, start, bytes);
-            word[bytes] = '\0';
-            return true;
-        }
-        is_behind = false;
     }
-    return false;
+    return i;
 }
 
 static ashlar_status refuse(const ashlar_option *o, const char *text) {
-    char why[200], word[WORD_BYTES];
-    const char *help = o->help, *and = "is none of";
-    size_t used = 0;
+    char why[200];
     switch (o->kind) {
     case ASHLAR_OPTION_COUNT:
-        (void)snprintf(why, sizeof why, "is no whole number from %.0f to %.0f", o->min, o->max);
-        break;
-    case ASHLAR_OPTION_SEED:
-        (void)snprintf(why, sizeof why, "is no whole number from 0 to 2^64-1");
+        (void)(o->max > 0 ? snprintf(why, sizeof why, "is no whole number from %.0f to %.0f",
+                                     o->min, o->max)
+                          : snprintf(why, sizeof why, "is no whole number from 0 to 2^64-1"));
         break;
     case ASHLAR_OPTION_REAL:
         (void)snprintf(why, sizeof why, "is no number from %g to %g", o->min, o->max);
         break;
     case ASHLAR_OPTION_CHOICE:
-        while (used < sizeof why - WORD_BYTES - sizeof "is none of" && next_choice(&help, word)) {
-            used += (size_t)snprintf(why + used, sizeof why - used, "%s %s", and, word);
-            and = ",";
-        }
+        (void)snprintf(why, sizeof why, "is none of %s", names_of(o).text);
         break;
     case ASHLAR_OPTION_TEXT:
     case ASHLAR_OPTION_LIST:
@@ -65,20 +58,17 @@ static ashlar_status refuse(const ashlar_option *o, const char *text) {
 
 /* Read a value into *option. False: it is none. */
 static bool read_value(const ashlar_option *option, const char *text) {
-    const char *help = option->help;
-    char word[WORD_BYTES], *end;
     uint64_t whole;
     double real;
+    char *end;
     switch (option->kind) {
     case ASHLAR_OPTION_COUNT:
-        if (!ashlar__parse_count(ashlar__piece_of(text), &whole) || (double)whole < option->min ||
-            (double)whole > option->max) {
+        if (!ashlar__parse_count(ashlar__piece_of(text), &whole) ||
+            (option->max > 0 && ((double)whole < option->min || (double)whole > option->max))) {
             return false;
         }
-        *(size_t *)option->value = whole;
+        *(uint64_t *)option->value = whole;
         return true;
-    case ASHLAR_OPTION_SEED:
-        return ashlar__parse_count(ashlar__piece_of(text), option->value);
     case ASHLAR_OPTION_REAL:
         real = strtod(text, &end);
         if (end == text || *end != '\0' || !(real >= option->min && real <= option->max)) {
@@ -87,13 +77,12 @@ static bool read_value(const ashlar_option *option, const char *text) {
         *(double *)option->value = real;
         return true;
     case ASHLAR_OPTION_CHOICE:
-        for (unsigned i = 0; next_choice(&help, word); i++) {
-            if (strcasecmp(word, text) == 0) {
-                *(unsigned *)option->value = i;
-                return true;
-            }
+        whole = find_name(option, text);
+        if (whole == find_name(option, "")) {
+            return false;
         }
-        return false;
+        *(unsigned *)option->value = (unsigned)whole;
+        return true;
     case ASHLAR_OPTION_TEXT:
         *(const char **)option->value = text;
         return true;
@@ -148,31 +137,19 @@ const char *ashlar__options_given(const char *name, int argc, char **argv) {
     return value;
 }
 
-int ashlar__options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
-                               char **words) {
-    int kept = 1, taken = 0;
-    for (int i = 1; i < *argc; i++) {
-        if (argv[i][0] != '-') {
-            words[taken++] = argv[i];
-            continue;
-        }
-        argv[kept++] = argv[i];
-        const char *value = NULL;
-        const ashlar_option *option =
-            strncmp(argv[i], "--", 2) == 0 ? find(options, count, argv[i] + 2, &value) : NULL;
-        const bool has_next = option != NULL && option->kind != ASHLAR_OPTION_FLAG && value == NULL;
-        if (has_next && i + 1 < *argc) {
-            argv[kept++] = argv[++i];
-        }
-    }
-    *argc = kept;
-    return taken;
-}
-
 ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count, int argc,
                                     char **argv) {
+    return ashlar__options_parse_words(options, count, argc, argv, NULL);
+}
+
+ashlar_status ashlar__options_parse_words(const ashlar_option *options, size_t count, int argc,
+                                          char **argv, char **words) {
     for (int i = 1; i < argc; i++) {
-        const char *word = strcmp(argv[i], "-h") == 0 ? "--help" : argv[i];
+        if (words != NULL && argv[i][0] != '-') {
+            *words++ = argv[i];
+            continue;
+        }
+        const char *word = argv[i];
         ASHLAR_FAIL_IF(strncmp(word, "--", 2) != 0, ASHLAR_EINVAL,
                        "%.80s: is no option; options begin with --, see --help", word);
         const char *value;
@@ -191,32 +168,28 @@ ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count, 
 }
 
 static void print_default(FILE *out, const ashlar_option *option) {
-    const char *help = option->help, *text = NULL;
-    char word[WORD_BYTES];
+    ashlar_piece names = names_of(option), name = {0};
     switch (option->kind) {
     case ASHLAR_OPTION_COUNT:
         fprintf(out, " (%zu)", *(size_t *)option->value);
-        break;
-    case ASHLAR_OPTION_SEED:
-        fprintf(out, " (%llu)", (unsigned long long)*(uint64_t *)option->value);
         break;
     case ASHLAR_OPTION_REAL:
         fprintf(out, " (%g)", *(double *)option->value);
         break;
     case ASHLAR_OPTION_CHOICE:
-        for (unsigned i = 0; next_choice(&help, word) && i < *(unsigned *)option->value; i++) {
+        for (unsigned i = 0; i <= *(unsigned *)option->value; i++) {
+            name = next_name(&names);
         }
-        text = word;
+        fprintf(out, " (%.*s)", (int)name.bytes, name.text);
         break;
     case ASHLAR_OPTION_TEXT:
-        text = *(const char **)option->value;
+        if (*(const char **)option->value != NULL) {
+            fprintf(out, " (%s)", *(const char **)option->value);
+        }
         break;
     case ASHLAR_OPTION_LIST:
     case ASHLAR_OPTION_FLAG:
         break;
-    }
-    if (text != NULL) {
-        fprintf(out, " (%s)", text);
     }
 }
 
@@ -224,32 +197,31 @@ void ashlar__options_print(FILE *out, const ashlar_option *options, size_t count
     enum { NAME_COLUMNS = 20 };
     for (size_t i = 0; i < count; i++) {
         const ashlar_option *option = &options[i];
+        const char *const argument = option->argument != NULL ? option->argument : "";
         char usage[64];
-        const bool is_help = strcmp(option->name, "help") == 0;
-        snprintf(usage, sizeof usage, "%s--%s%s%s", is_help ? "-h, " : "", option->name,
-                 option->argument != NULL ? " " : "",
-                 option->argument != NULL ? option->argument : "");
+        (void)snprintf(usage, sizeof usage, "--%s%s%s", option->name, *argument != '\0' ? " " : "",
+                       argument);
         fprintf(out, "  %-*s  %s", NAME_COLUMNS, usage, option->help);
         print_default(out, option);
         fputc('\n', out);
-        if (is_help) {
-            fprintf(out, "  %-*s  print the version\n", NAME_COLUMNS, "--version");
-        }
     }
+    fprintf(out, "  %-*s  print this\n  %-*s  print the version\n", NAME_COLUMNS, "-h, --help",
+            NAME_COLUMNS, "--version");
 }
 
 /* ---- --version, and --completion: bash's completion, made from the table of options ---- */
 
 static void print_values(FILE *out, const ashlar_option *o) {
-    char word[WORD_BYTES];
-    const char *help = o->help, *argument = o->argument;
+    ashlar_piece rest = names_of(o);
+    const char *const argument = o->argument;
     if (strcmp(argument, "FILE") == 0 || strcmp(argument, "PATH") == 0) {
         fprintf(out, "    --%s) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", o->name);
         return;
     }
     fprintf(out, "    --%s) COMPREPLY=($(compgen -W '", o->name);
-    while (strcmp(argument, "NAME") == 0 && next_choice(&help, word)) {
-        fprintf(out, "%s ", word);
+    while (strcmp(argument, "NAME") == 0 && rest.bytes > 0) {
+        const ashlar_piece name = next_name(&rest);
+        fprintf(out, "%.*s ", (int)name.bytes, name.text);
     }
     fprintf(out, "' -- \"$word\")); return ;;\n");
 }
@@ -274,7 +246,7 @@ static void print_completion(FILE *out, const char *program, const ashlar_option
         fprintf(out, "--%s ", options[i].name);
     }
     fprintf(out,
-            "--version' -- \"$word\")) ;;\n"
+            "--help --version' -- \"$word\")) ;;\n"
             "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
             "    esac\n"
             "}\n"
@@ -282,15 +254,26 @@ static void print_completion(FILE *out, const char *program, const ashlar_option
             program, program);
 }
 
-bool ashlar__options_answer(const char *program, const ashlar_option *options, size_t count,
-                            int argc, char **argv) {
-    if (ashlar__options_given("version", argc, argv) != NULL) {
+static bool is_help_wanted(int argc, char **argv) {
+    bool is_short = false;
+    for (int i = 1; i < argc; i++) {
+        is_short = is_short || strcmp(argv[i], "-h") == 0;
+    }
+    return is_short || ashlar__options_given("help", argc, argv) != NULL;
+}
+
+bool ashlar__options_answer(const char *program, const char *usage, const char *notes,
+                            const ashlar_option *options, size_t count, int argc, char **argv) {
+    if (is_help_wanted(argc, argv)) {
+        fputs(usage, stdout);
+        ashlar__options_print(stdout, options, count);
+        fputs(notes, stdout);
+    } else if (ashlar__options_given("version", argc, argv) != NULL) {
         printf("%s (ashlar) %s\n", program, ASHLAR_VERSION_TEXT);
-        return true;
-    }
-    if (ashlar__options_given("completion", argc, argv) != NULL) {
+    } else if (ashlar__options_given("completion", argc, argv) != NULL) {
         print_completion(stdout, program, options, count);
-        return true;
+    } else {
+        return false;
     }
-    return false;
+    return true;
 }

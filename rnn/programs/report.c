@@ -57,26 +57,6 @@ static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
     }
 }
 
-static double per_step(uint64_t count, const ashlar_warmup_range *b) {
-    return b->steps > 0 ? (double)count / (double)b->steps : 0;
-}
-
-static void print_buckets(FILE *out, const ashlar_train_report *r) {
-    fprintf(out, "\nLengths            plan, MiB   peak, MiB      steps  "
-                 "driver calls inside, allocator's\n");
-    for (size_t i = 0; i < r->bucket_count; i++) {
-        const ashlar_warmup_range *b = &r->buckets[i];
-        fprintf(out, "  %5zu to %5zu", b->first_length, b->last_length);
-        if (b->plan_bytes > 0) {
-            fprintf(out, "  %11.2f %11.2f", mib(b->plan_bytes), mib(b->peak_bytes));
-        } else {
-            fprintf(out, "  %11s %11s", "none", "");
-        }
-        fprintf(out, " %10llu  %19.1f  %11.1f\n", (unsigned long long)b->steps,
-                per_step(b->calls, b), per_step(b->own_calls, b));
-    }
-}
-
 static void print_calls(FILE *out, const ashlar_train_report *r) {
     const struct {
         const char *phase;
@@ -166,9 +146,8 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r, const ashlar_
     print_step_memory(out, &r->step_memory);
     for (const ashlar_train_saving *s = r->savings; s < r->savings + r->savings_count; s++) {
         fprintf(out, "Without --%s %zu it would need %.2f MiB (%.2f x).\n", s->option, s->value,
-                mib(s->bytes), (double)s->bytes / (double)r->step_bytes);
+                mib(s->bytes), (double)s->bytes / (double)r->step_memory.plan_bytes);
     }
-    print_buckets(out, r);
     print_calls(out, r);
     print_graphs(out, r);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -186,74 +165,58 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r, const ashlar_
 
 /* ---- JSON ---- */
 
-static void put_value(ashlar_json_writer *w, const char *at, ashlar_member_kind kind) {
-    const char *const text = kind == ASHLAR_MEMBER_TEXT ? *(const char *const *)at : at;
-    switch (kind) {
-    case ASHLAR_MEMBER_UINT64:
-        ashlar__json_put_uint64(w, *(const uint64_t *)(const void *)at);
-        break;
-    case ASHLAR_MEMBER_DOUBLE:
-        ashlar__json_put_double(w, *(const double *)(const void *)at);
-        break;
-    case ASHLAR_MEMBER_BOOL:
-        ashlar__json_put_bool(w, *(const bool *)at);
-        break;
-    case ASHLAR_MEMBER_TEXT:
-    case ASHLAR_MEMBER_CHARS:
-        ashlar__json_put_string(w, text != NULL ? text : "");
-        break;
-    }
+static void put_training(ashlar_json_writer *w, const ashlar_train_report *r) {
+    ASHLAR_JSON_ADD(w, "steps", r->steps);
+    ASHLAR_JSON_ADD(w, "resumed", r->resumed);
+    ASHLAR_JSON_ADD(w, "steps_skipped", r->steps_skipped);
+    ASHLAR_JSON_ADD(w, "parameters", r->parameters);
+    ASHLAR_JSON_ADD(w, "loss_first", r->loss_first);
+    ASHLAR_JSON_ADD(w, "loss_last", r->loss_last);
+    ASHLAR_JSON_ADD(w, "tokens", r->tokens);
+    ASHLAR_JSON_ADD(w, "epochs", r->epochs);
+    ASHLAR_JSON_ADD(w, "seconds", r->seconds);
+    ASHLAR_JSON_ADD(w, "tokens_per_s", r->tokens_per_s);
+    ASHLAR_JSON_ADD(w, "sequences", r->sequences);
+    ASHLAR_JSON_ADD(w, "lengths_distinct", r->lengths_distinct);
+    ASHLAR_JSON_ADD(w, "max_length", r->max_length);
 }
 
-void ashlar__members_put(ashlar_json_writer *w, const void *from, const ashlar_member *members,
-                         size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        ashlar__json_put_key(w, members[i].key);
-        put_value(w, (const char *)from + members[i].offset, members[i].kind);
-    }
+static void put_calls(ashlar_json_writer *w, const ashlar_train_report *r) {
+    ASHLAR_JSON_ADD(w, "driver_calls_setup", r->setup.management);
+    ASHLAR_JSON_ADD(w, "driver_calls_warmup", r->warmup.management);
+    ASHLAR_JSON_ADD(w, "driver_calls_after_warmup", r->training.management);
+    ASHLAR_JSON_ADD(w, "allocator_driver_calls_after_warmup", r->stats.driver_calls_sealed);
+    ASHLAR_JSON_ADD(w, "work_calls_after_warmup", r->training.work);
+    ASHLAR_JSON_ADD(w, "wait_calls_after_warmup", r->training.wait);
+    ASHLAR_JSON_ADD(w, "driver_calls_per_step", r->calls_per_step);
+    ASHLAR_JSON_ADD(w, "steps_launched", r->graphs.launched);
+    ASHLAR_JSON_ADD(w, "steps_padded_eager", r->graphs.eager);
+    ASHLAR_JSON_ADD(w, "graphs_captured", r->graphs.captured);
+    ASHLAR_JSON_ADD(w, "graphs_refused", r->graphs.refused);
+    ASHLAR_JSON_ADD(w, "graphs_refused_because", r->graphs.note);
 }
 
-void ashlar__members_put_table(ashlar_json_writer *w, const char *key, const void *rows,
-                               size_t row_count, size_t row_bytes, const ashlar_member *members,
-                               size_t count) {
-    const char *columns[ASHLAR_MEMBER_COLUMNS];
-    for (size_t i = 0; i < count; i++) {
-        columns[i] = members[i].key;
-    }
-    ashlar__json_put_key(w, key);
-    ashlar__json_open_table(w, columns, count);
-    for (size_t row = 0; row < row_count; row++) {
-        ashlar__json_open_row(w);
-        for (size_t i = 0; i < count; i++) {
-            put_value(w, (const char *)rows + row * row_bytes + members[i].offset, members[i].kind);
-        }
-        ashlar__json_close_array(w);
-    }
-    ashlar__json_close_table(w);
+static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
+    const ashlar_step_memory *m = &r->step_memory;
+    ASHLAR_JSON_ADD(w, "live_peak_bytes", r->stats.live_peak_bytes);
+    ASHLAR_JSON_ADD(w, "reserved_peak_bytes", r->stats.reserved_peak_bytes);
+    ASHLAR_JSON_ADD(w, "allocations", r->stats.alloc_count);
+    ASHLAR_JSON_ADD(w, "weights_contiguous", r->weights_contiguous);
+    ASHLAR_JSON_ADD(w, "tf32", r->is_tf32);
+    ASHLAR_JSON_ADD(w, "step_reserved_bytes", m->reserved_bytes);
+    ASHLAR_JSON_ADD(w, "bound_bytes", m->bound_bytes);
+    ASHLAR_JSON_ADD(w, "plan_count", m->plan_count);
+    ASHLAR_JSON_ADD(w, "plan_bytes", m->plan_bytes);
+    ASHLAR_JSON_ADD(w, "plan_gap", m->gap);
+    ASHLAR_JSON_ADD(w, "plan_hits", m->hits);
+    ASHLAR_JSON_ADD(w, "plan_misses", m->misses);
+    ASHLAR_JSON_ADD(w, "steps_replayed", m->steps_replayed);
+    ASHLAR_JSON_ADD(w, "steady", m->is_steady);
+    ASHLAR_JSON_ADD(w, "unsteady_because", m->is_steady ? "" : m->unsteady_because);
+    /* served_idle is not added: such requests ask the driver whether another stream is idle. */
+    ASHLAR_JSON_ADD(w, "allocations_served_without_driver",
+                    r->stats.served_planned + r->stats.served_cached + r->stats.served_same_stream);
 }
-
-#define OF(field) ASHLAR_MEMBER(ashlar_train_report, #field, field)
-#define AS(key, field) ASHLAR_MEMBER(ashlar_train_report, key, field)
-static const ashlar_member report_members[] = ASHLAR_MEMBERS(
-    OF(steps), OF(resumed), OF(steps_skipped), OF(parameters), OF(loss_first), OF(loss_last),
-    OF(tokens), OF(epochs), OF(seconds), OF(tokens_per_s), OF(sequences), OF(lengths_distinct),
-    OF(max_length), AS("driver_calls_setup", setup.management),
-    AS("driver_calls_warmup", warmup.management),
-    AS("driver_calls_after_warmup", training.management),
-    AS("allocator_driver_calls_after_warmup", stats.driver_calls_sealed),
-    AS("work_calls_after_warmup", training.work), AS("wait_calls_after_warmup", training.wait),
-    AS("driver_calls_per_step", calls_per_step), AS("steps_launched", graphs.launched),
-    AS("steps_padded_eager", graphs.eager), AS("graphs_captured", graphs.captured),
-    AS("graphs_refused", graphs.refused), AS("graphs_refused_because", graphs.note),
-    AS("live_peak_bytes", stats.live_peak_bytes),
-    AS("reserved_peak_bytes", stats.reserved_peak_bytes), AS("allocations", stats.alloc_count),
-    OF(weights_contiguous), AS("tf32", is_tf32),
-    AS("step_reserved_bytes", step_memory.reserved_bytes),
-    AS("bound_bytes", step_memory.bound_bytes), AS("plan_count", step_memory.plan_count),
-    AS("plan_bytes", step_memory.plan_bytes), AS("plan_gap", step_memory.gap),
-    AS("plan_hits", step_memory.hits), AS("plan_misses", step_memory.misses),
-    AS("steps_replayed", step_memory.steps_replayed), AS("steady", step_memory.is_steady),
-    AS("unsteady_because", step_memory.unsteady_because), OF(step_bytes));
 
 #define TEXT(name, text) text,
 static const char *const optimizers[] = {ASHLAR_OPTIMIZER_MAP(TEXT)};
@@ -262,60 +225,53 @@ static void put_config(ashlar_json_writer *w, const ashlar_train_config *c,
                        const ashlar_train_report *r) {
     ashlar__json_put_key(w, "config");
     ashlar__json_open_object(w);
-    ashlar__train_put_options(w, c, r);
-    ashlar__json_add_string(w, "optimizer", optimizers[c->optimizer.kind]);
-    ashlar__json_add_double(w, "learning_rate", c->optimizer.learning_rate);
-    ashlar__json_add_double(w, "weight_decay", c->optimizer.weight_decay);
-    ashlar__json_add_double(w, "clip_norm", c->optimizer.clip_norm);
-    ashlar__json_add_uint64(w, "seed", c->seed);
-    ashlar__json_add_uint64(w, "buckets", c->buckets);
-    ashlar__json_add_bool(w, "plan", !c->without_plan);
-    ashlar__json_add_bool(w, "pad", ashlar__train_pads(c));
-    ashlar__json_add_bool(w, "graphs", c->graphs);
-    ashlar__json_add_string(w, "blas", ashlar_cpu_get_info().products);
-    ashlar__json_add_uint64(w, "threads", (uint64_t)ashlar_cpu_get_info().threads);
+    ASHLAR_JSON_ADD(w, "cell", ashlar_rnn_cell_name(c->cell));
+    ASHLAR_JSON_ADD(w, "projection", c->projection);
+    ASHLAR_JSON_ADD(w, "dropout", c->dropout);
+    ASHLAR_JSON_ADD(w, "layers", c->layers);
+    ASHLAR_JSON_ADD(w, "hidden", c->hidden);
+    ASHLAR_JSON_ADD(w, "embedding", c->embedding);
+    ASHLAR_JSON_ADD(w, "batch", c->batch);
+    ASHLAR_JSON_ADD(w, "max_length", c->max_length);
+    ASHLAR_JSON_ADD(w, "stride", c->stride);
+    ASHLAR_JSON_ADD(w, "held_out", c->held_out);
+    ASHLAR_JSON_ADD(w, "accumulate", c->accumulate);
+    ASHLAR_JSON_ADD(w, "bptt", r->bptt);
+    ASHLAR_JSON_ADD(w, "recompute", r->recompute);
+    ASHLAR_JSON_ADD(w, "dtype", ashlar_dtype_name(c->dtype));
+    ASHLAR_JSON_ADD(w, "optimizer", optimizers[c->optimizer.kind]);
+    ASHLAR_JSON_ADD(w, "learning_rate", c->optimizer.learning_rate);
+    ASHLAR_JSON_ADD(w, "weight_decay", c->optimizer.weight_decay);
+    ASHLAR_JSON_ADD(w, "clip_norm", c->optimizer.clip_norm);
+    ASHLAR_JSON_ADD(w, "seed", c->seed);
+    ASHLAR_JSON_ADD(w, "buckets", c->buckets);
+    ASHLAR_JSON_ADD(w, "plan", (bool)!c->without_plan);
+    ASHLAR_JSON_ADD(w, "pad", ashlar__train_pads(c));
+    ASHLAR_JSON_ADD(w, "graphs", c->graphs);
+    ASHLAR_JSON_ADD(w, "blas", ashlar_cpu_get_info().products);
+    ASHLAR_JSON_ADD(w, "threads", (uint64_t)ashlar_cpu_get_info().threads);
     ashlar__json_close_object(w);
 }
 
 static void put_tags(ashlar_json_writer *w, const ashlar_train_report *r) {
-    static const ashlar_member held[] = {
-        ASHLAR_MEMBER(ashlar_tag_growth, "held", held_bytes),
-        ASHLAR_MEMBER(ashlar_tag_growth, "held_after_warmup", first_bytes),
-        ASHLAR_MEMBER(ashlar_tag_growth, "grows", is_growing),
-        ASHLAR_MEMBER(ashlar_tag_growth, "grows_since_step", since_step),
-        ASHLAR_MEMBER(ashlar_tag_growth, "grown_since_then", growth_bytes)};
     ashlar__json_put_key(w, "bytes_by_tag");
     ashlar__json_open_object(w);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        const ashlar_tag_growth *growth = &r->growth[tag];
         ashlar__json_put_key(w, ashlar_tag_name((ashlar_tag)tag));
         ashlar__json_open_object(w);
-        ashlar__json_add_uint64(w, "at_peak", r->stats.tags[tag].at_peak_bytes);
-        ashlar__json_add_uint64(w, "own_peak", r->stats.tags[tag].peak_bytes);
-        ashlar__members_put(w, &r->growth[tag], held, r->growth[tag].is_growing ? 5 : 3);
+        ASHLAR_JSON_ADD(w, "at_peak", r->stats.tags[tag].at_peak_bytes);
+        ASHLAR_JSON_ADD(w, "own_peak", r->stats.tags[tag].peak_bytes);
+        ASHLAR_JSON_ADD(w, "held", growth->held_bytes);
+        ASHLAR_JSON_ADD(w, "held_after_warmup", growth->first_bytes);
+        ASHLAR_JSON_ADD(w, "grows", growth->is_growing);
+        if (growth->is_growing) {
+            ASHLAR_JSON_ADD(w, "grows_since_step", growth->since_step);
+            ASHLAR_JSON_ADD(w, "grown_since_then", growth->growth_bytes);
+        }
         ashlar__json_close_object(w);
     }
     ashlar__json_close_object(w);
-}
-
-static void put_buckets(ashlar_json_writer *w, const ashlar_train_report *r) {
-    static const ashlar_member members[] = {
-        ASHLAR_MEMBER(ashlar_warmup_range, "first_length", first_length),
-        ASHLAR_MEMBER(ashlar_warmup_range, "last_length", last_length),
-        ASHLAR_MEMBER(ashlar_warmup_range, "plan_bytes", plan_bytes),
-        ASHLAR_MEMBER(ashlar_warmup_range, "peak_bytes", peak_bytes),
-        ASHLAR_MEMBER(ashlar_warmup_range, "steps", steps)};
-    ashlar__json_put_key(w, "buckets");
-    ashlar__json_open_array(w);
-    for (size_t i = 0; i < r->bucket_count; i++) {
-        const ashlar_warmup_range *b = &r->buckets[i];
-        ashlar__json_open_object(w);
-        ASHLAR_MEMBERS_PUT(w, b, members);
-        ashlar__json_add_bool(w, "planned", b->plan_bytes > 0);
-        ashlar__json_add_double(w, "driver_calls_per_step", per_step(b->calls, b));
-        ashlar__json_add_double(w, "allocator_calls_per_step", per_step(b->own_calls, b));
-        ashlar__json_close_object(w);
-    }
-    ashlar__json_close_array(w);
 }
 
 static void put_ranks(ashlar_json_writer *w, const ashlar_train_report *report) {
@@ -324,10 +280,10 @@ static void put_ranks(ashlar_json_writer *w, const ashlar_train_report *report) 
     for (size_t i = 0; i < report->rank_count; i++) {
         const ashlar_train_rank *r = &report->ranks[i];
         ashlar__json_open_object(w);
-        ashlar__json_add_uint64(w, "driver_calls_after_warmup", (uint64_t)r->management_calls);
-        ashlar__json_add_double(w, "seconds", r->seconds);
-        ashlar__json_add_double(w, "sum_seconds", r->sum_seconds);
-        ashlar__json_add_uint64(w, "live_peak_bytes", (uint64_t)r->live_peak_bytes);
+        ASHLAR_JSON_ADD(w, "driver_calls_after_warmup", (uint64_t)r->management_calls);
+        ASHLAR_JSON_ADD(w, "seconds", r->seconds);
+        ASHLAR_JSON_ADD(w, "sum_seconds", r->sum_seconds);
+        ASHLAR_JSON_ADD(w, "live_peak_bytes", (uint64_t)r->live_peak_bytes);
         ashlar__json_close_object(w);
     }
     ashlar__json_close_array(w);
@@ -336,34 +292,29 @@ static void put_ranks(ashlar_json_writer *w, const ashlar_train_report *report) 
 void ashlar__report_put_device(ashlar_json_writer *w, const ashlar_device_info *device) {
     char name[32];
     (void)snprintf(name, sizeof name, "%s:%d", kind_of(device), device->ordinal);
-    ashlar__json_add_string(w, "device", name);
-    ashlar__json_add_string(w, "device_name", device->name);
+    ASHLAR_JSON_ADD(w, "device", name);
+    ASHLAR_JSON_ADD(w, "device_name", device->name);
 }
 
 void ashlar__report_put(ashlar_json_writer *w, const ashlar_train_config *config,
                         const ashlar_train_report *r, const ashlar_evaluation *test) {
-    static const ashlar_member held_out[] = {
-        ASHLAR_MEMBER(ashlar_evaluation, "held_out_records", records),
-        ASHLAR_MEMBER(ashlar_evaluation, "held_out_symbols", symbols),
-        ASHLAR_MEMBER(ashlar_evaluation, "held_out_loss", loss),
-        ASHLAR_MEMBER(ashlar_evaluation, "held_out_bits_per_byte", bits_per_byte),
-        ASHLAR_MEMBER(ashlar_evaluation, "held_out_driver_calls", management_calls)};
-    ashlar__json_open_document(w, "ashlar-train/1");
+    ashlar__json_open_document(w, "ashlar-train/2");
     ashlar__report_put_device(w, &r->device);
-    ASHLAR_MEMBERS_PUT(w, r, report_members);
-    /* served_idle is not added: such requests ask the driver whether another stream is idle. */
-    ashlar__json_add_uint64(w, "allocations_served_without_driver",
-                            r->stats.served_planned + r->stats.served_cached +
-                                r->stats.served_same_stream);
+    put_training(w, r);
+    put_calls(w, r);
+    put_memory(w, r);
     put_tags(w, r);
-    put_buckets(w, r);
     ashlar__json_put_key(w, "step_bytes_without");
     ashlar__json_open_object(w);
     for (size_t i = 0; i < r->savings_count; i++) {
-        ashlar__json_add_uint64(w, r->savings[i].option, r->savings[i].bytes);
+        ASHLAR_JSON_ADD(w, r->savings[i].option, r->savings[i].bytes);
     }
     ashlar__json_close_object(w);
     put_ranks(w, r);
-    ASHLAR_MEMBERS_PUT(w, test, held_out);
+    ASHLAR_JSON_ADD(w, "held_out_records", test->records);
+    ASHLAR_JSON_ADD(w, "held_out_symbols", test->symbols);
+    ASHLAR_JSON_ADD(w, "held_out_loss", test->loss);
+    ASHLAR_JSON_ADD(w, "held_out_bits_per_byte", test->bits_per_byte);
+    ASHLAR_JSON_ADD(w, "held_out_driver_calls", test->management_calls);
     put_config(w, config, r);
 }

@@ -69,16 +69,11 @@ static ashlar_status draw(const drawing *d, ashlar_allocator *allocator,
                           ashlar_text_report *report) {
     ashlar_device *const device = ashlar_allocator_device(allocator);
     ashlar_driver_counts before;
-    bool is_early = true;
     ashlar_allocator_get_stats(allocator, &report->start);
     before = ashlar_device_get_info(device).calls;
     const double start_s = ashlar__clock_s();
     for (size_t i = 0; i < d->config->bytes; i++) {
         ASHLAR_TRY(draw_step(d, i));
-        if (is_early && (i + 1) * d->count >= ASHLAR_TEXT_EARLY_BYTES) {
-            ashlar_allocator_get_stats(allocator, &report->early);
-            is_early = false;
-        }
     }
     report->bytes = d->config->bytes * d->count;
     report->seconds = ashlar__clock_s() - start_s;
@@ -132,42 +127,6 @@ ashlar_status ashlar__text_write(const ashlar_sampled_model *model, FILE *out,
     return status;
 }
 
-static const ashlar_member report_members[] = {
-    ASHLAR_MEMBER(ashlar_text_report, "bytes", bytes),
-    ASHLAR_MEMBER(ashlar_text_report, "seconds", seconds),
-    ASHLAR_MEMBER(ashlar_text_report, "live_start_bytes", start.live_bytes),
-    ASHLAR_MEMBER(ashlar_text_report, "reserved_start_bytes", start.reserved_bytes),
-    ASHLAR_MEMBER(ashlar_text_report, "live_end_bytes", end.live_bytes),
-    ASHLAR_MEMBER(ashlar_text_report, "reserved_end_bytes", end.reserved_bytes),
-    ASHLAR_MEMBER(ashlar_text_report, "driver_calls_after_start", calls.management),
-    ASHLAR_MEMBER(ashlar_text_report, "work_calls_after_start", calls.work),
-    ASHLAR_MEMBER(ashlar_text_report, "wait_calls_after_start", calls.wait),
-};
-static const ashlar_member early_members[] = {
-    ASHLAR_MEMBER(ashlar_stats, "live_after_1000_bytes", live_bytes),
-    ASHLAR_MEMBER(ashlar_stats, "reserved_after_1000_bytes", reserved_bytes),
-};
-#define OF(field) ASHLAR_MEMBER(ashlar_text_model_config, #field, field)
-static const ashlar_member model_members[] =
-    ASHLAR_MEMBERS(OF(layers), OF(hidden), OF(projection), OF(embedding));
-#define AS(key, field) ASHLAR_MEMBER(ashlar_text_config, key, field)
-static const ashlar_member config_members[] = ASHLAR_MEMBERS(
-    AS("temperature", sampler.sampling.temperature), AS("top_k", sampler.sampling.top_k),
-    AS("top_p", sampler.sampling.top_p), AS("seed", sampler.seed), AS("count", sampler.count),
-    AS("bf16", sampler.is_bf16), AS("prime_bytes", prime_bytes));
-
-/* What was read after ASHLAR_TEXT_EARLY_BYTES bytes; null if the text is shorter. */
-static void put_early(ashlar_json_writer *w, const ashlar_text_report *r) {
-    if (r->bytes >= ASHLAR_TEXT_EARLY_BYTES) {
-        ASHLAR_MEMBERS_PUT(w, &r->early, early_members);
-        return;
-    }
-    for (size_t i = 0; i < sizeof early_members / sizeof early_members[0]; i++) {
-        ashlar__json_put_key(w, early_members[i].key);
-        ashlar__json_put_null(w);
-    }
-}
-
 ashlar_status ashlar__text_report_write(const char *path, const ashlar_sampled_model *model,
                                         const ashlar_text_config *config,
                                         const ashlar_text_report *r) {
@@ -175,18 +134,33 @@ ashlar_status ashlar__text_report_write(const char *path, const ashlar_sampled_m
     const ashlar_device_info device =
         ashlar_device_get_info(ashlar_allocator_device(model->allocator));
     ashlar__json_writer_init(&w, 2);
-    ashlar__json_open_document(&w, "ashlar-sample/1");
+    ashlar__json_open_document(&w, "ashlar-sample/2");
     ashlar__report_put_device(&w, &device);
-    ASHLAR_MEMBERS_PUT(&w, r, report_members);
-    ashlar__json_add_double(&w, "bytes_per_s", (double)r->bytes / r->seconds);
-    put_early(&w, r);
-    ashlar__json_add_uint64(&w, "allocations_after_start",
-                            r->end.alloc_count - r->start.alloc_count);
+    ASHLAR_JSON_ADD(&w, "bytes", r->bytes);
+    ASHLAR_JSON_ADD(&w, "seconds", r->seconds);
+    ASHLAR_JSON_ADD(&w, "bytes_per_s", (double)r->bytes / r->seconds);
+    ASHLAR_JSON_ADD(&w, "live_start_bytes", r->start.live_bytes);
+    ASHLAR_JSON_ADD(&w, "reserved_start_bytes", r->start.reserved_bytes);
+    ASHLAR_JSON_ADD(&w, "live_end_bytes", r->end.live_bytes);
+    ASHLAR_JSON_ADD(&w, "reserved_end_bytes", r->end.reserved_bytes);
+    ASHLAR_JSON_ADD(&w, "driver_calls_after_start", r->calls.management);
+    ASHLAR_JSON_ADD(&w, "work_calls_after_start", r->calls.work);
+    ASHLAR_JSON_ADD(&w, "wait_calls_after_start", r->calls.wait);
+    ASHLAR_JSON_ADD(&w, "allocations_after_start", r->end.alloc_count - r->start.alloc_count);
     ashlar__json_put_key(&w, "config");
     ashlar__json_open_object(&w);
-    ashlar__json_add_string(&w, "cell", ashlar_rnn_cell_name(model->config.cell));
-    ASHLAR_MEMBERS_PUT(&w, &model->config, model_members);
-    ASHLAR_MEMBERS_PUT(&w, config, config_members);
+    ASHLAR_JSON_ADD(&w, "cell", ashlar_rnn_cell_name(model->config.cell));
+    ASHLAR_JSON_ADD(&w, "layers", model->config.layers);
+    ASHLAR_JSON_ADD(&w, "hidden", model->config.hidden);
+    ASHLAR_JSON_ADD(&w, "projection", model->config.projection);
+    ASHLAR_JSON_ADD(&w, "embedding", model->config.embedding);
+    ASHLAR_JSON_ADD(&w, "temperature", config->sampler.sampling.temperature);
+    ASHLAR_JSON_ADD(&w, "top_k", config->sampler.sampling.top_k);
+    ASHLAR_JSON_ADD(&w, "top_p", config->sampler.sampling.top_p);
+    ASHLAR_JSON_ADD(&w, "seed", config->sampler.seed);
+    ASHLAR_JSON_ADD(&w, "count", config->sampler.count);
+    ASHLAR_JSON_ADD(&w, "bf16", config->sampler.is_bf16);
+    ASHLAR_JSON_ADD(&w, "prime_bytes", config->prime_bytes);
     ashlar__json_close_object(&w);
     ashlar__json_close_object(&w);
     return ashlar__json_writer_end(&w, path);

@@ -74,7 +74,7 @@ static const ashlar_option options[] = {
     REAL("rate-floor", train.schedule.floor, 0, 1, "cosine: share of the rate at the end"),
     NUMBER("rate-every", train.schedule.step_size, 1, 1e9, "step: so often, multiply the rate"),
     REAL("rate-factor", train.schedule.gamma, 1e-9, 1, "step: by this"),
-    RANGE(SEED, "seed", "N", train.seed, 0, 0, "of weights, batches and sample"),
+    NUMBER("seed", train.seed, 0, 0, "of weights, batches and sample"),
     NUMBER("held-out", train.held_out, 0, 1e9, "test on every Nth record, 0: on none"),
     NUMBER("buckets", train.buckets, 0, 1e6, "ranges of lengths with plans of their own; 0: one"),
     FLAG("pad", train.pads, "batches to the longest length of their range"),
@@ -99,8 +99,7 @@ static const ashlar_option options[] = {
     TEXT("html", "FILE", html, "write a page about it there, with pictures"),
     TEXT("snapshot", "FILE", snapshot, "write what the memory holds there (JSON)"),
     FLAG("quiet", is_quiet, "print nothing but errors"),
-    FLAG("help", wants_help, "print this"),
-    CHOICE("dtype", train.dtype, "f32, f64; on a GPU also f16, bf16"),
+    CHOICE("dtype", train.dtype, "the last two on a GPU: f32, f64, f16, bf16"),
     NUMBER("stride", train.stride, 0, 1e6, "a piece each N time steps; 0: no overlap"),
     NUMBER("accumulate", train.accumulate, 1, 65536, "pieces that a batch is worked off in"),
     RANGE(COUNT, "bptt", "K", train.bptt, 0, 1e6, "update each K time steps, carry states; 0: no"),
@@ -109,52 +108,48 @@ static const ashlar_option options[] = {
 };
 enum { OPTION_COUNT = sizeof options / sizeof options[0] };
 
-void ashlar__train_command_print_help(FILE *out, const char *program) {
+bool ashlar__train_command_answer(const char *program, int argc, char **argv) {
     given = defaults();
-    fprintf(out, "Usage: %s --data PATH [OPTION]...   train a character RNN on text\n", program);
-    ashlar__options_print(out, options, OPTION_COUNT);
-    fprintf(out,
-            "Environment: ASHLAR_DEVICE, ASHLAR_SOFT, ASHLAR_THREADS, ASHLAR_ISA.\n"
-            "Exit: 0, 1 failed, 2 a bad option, 128 + a signal's number: saved and reported.\n");
+    return ashlar__options_answer(
+        program, "Usage: ashlar-train --data PATH [OPTION]...   train a character RNN on text\n",
+        "Environment: ASHLAR_DEVICE, ASHLAR_SOFT, ASHLAR_THREADS, ASHLAR_ISA.\n"
+        "Exit: 0, 1 failed, 2 a bad option, 128 + a signal's number: saved and reported.\n",
+        options, OPTION_COUNT, argc, argv);
 }
 
-/* A file that an option names. */
-typedef struct named_file {
-    const char *option;
-    const char *path; /* NULL: not wanted */
-} named_file;
+/* Options that name a file: those from FIRST_OUTPUT on are written. */
+static const char *const file_options[] = {"resume", "init",     "save", "json",
+                                           "losses", "snapshot", "html"};
+enum { FIRST_OUTPUT = 2, FILE_COUNT = sizeof file_options / sizeof file_options[0] };
 
-/* Outputs, and behind them the file to begin with. */
-enum { OUTPUT_COUNT = 5, FILE_COUNT };
+static void list_files(const ashlar_train_command *c, const char *paths[static FILE_COUNT]) {
+    const char *const all[] = {
+        c->train.resume_file, c->init, c->train.save_file, c->json, c->losses,
+        c->snapshot,          c->html};
+    ASHLAR_TABLE_IS_FULL(all, FILE_COUNT);
+    memcpy(paths, all, sizeof all);
+}
 
-static void list_files(const ashlar_train_command *c, named_file files[static FILE_COUNT]) {
-    files[0] = (named_file){"json", c->json};
-    files[1] = (named_file){"save", c->train.save_file};
-    files[2] = (named_file){"snapshot", c->snapshot};
-    files[3] = (named_file){"losses", c->losses};
-    files[4] = (named_file){"html", c->html};
-    files[5] = c->init != NULL ? (named_file){"init", c->init}
-                               : (named_file){"resume", c->train.resume_file};
+/* Whether both are given, and lead to the same file. */
+static bool are_same(const char *a, const char *b) {
+    return a != NULL && b != NULL && ashlar__program_is_same_file(a, b);
 }
 
 /* An output must differ from the texts to train on and from all other files; only --save may name
  * the file to begin with. */
 static ashlar_status check_files(const ashlar_train_command *c) {
-    named_file files[FILE_COUNT];
-    list_files(c, files);
-    for (const named_file *o = files; o < files + OUTPUT_COUNT; o++) {
-        for (size_t i = 0; o->path != NULL && i < c->data.count; i++) {
-            ASHLAR_FAIL_IF(ashlar__program_is_same_file(o->path, c->data.items[i]), ASHLAR_EINVAL,
-                           "--%s: %s is the text to train on; name another file", o->option,
-                           o->path);
+    const char *paths[FILE_COUNT];
+    list_files(c, paths);
+    for (size_t o = FIRST_OUTPUT; o < FILE_COUNT; o++) {
+        for (size_t i = 0; i < c->data.count; i++) {
+            ASHLAR_FAIL_IF(are_same(paths[o], c->data.items[i]), ASHLAR_EINVAL,
+                           "--%s: %s is the text to train on; name another file", file_options[o],
+                           paths[o]);
         }
-        const named_file *const end =
-            files + (o->path == c->train.save_file ? OUTPUT_COUNT : FILE_COUNT);
-        for (const named_file *other = o + 1; o->path != NULL && other < end; other++) {
-            ASHLAR_FAIL_IF(other->path != NULL &&
-                               ashlar__program_is_same_file(o->path, other->path),
-                           ASHLAR_EINVAL, "--%s and --%s: both name %s; give each its own file",
-                           o->option, other->option, o->path);
+        for (size_t i = o == FIRST_OUTPUT ? o : 0; i < o; i++) {
+            ASHLAR_FAIL_IF(are_same(paths[o], paths[i]), ASHLAR_EINVAL,
+                           "--%s and --%s: both name %s; give each its own file", file_options[o],
+                           file_options[i], paths[o]);
         }
     }
     return ASHLAR_OK;
@@ -225,10 +220,6 @@ static ashlar_status check_command(const ashlar_train_command *c) {
     return check_files(c);
 }
 
-bool ashlar__train_command_answer(const char *program, int argc, char **argv) {
-    return ashlar__options_answer(program, options, OPTION_COUNT, argc, argv);
-}
-
 /* ---- with --resume: the options of the saved training become the defaults ---- */
 
 enum { SAVED_BYTES = 80 };
@@ -286,29 +277,26 @@ static void set_defaults(int argc, char **argv) {
 ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_command *out) {
     set_defaults(argc, argv);
     ASHLAR_TRY(ashlar__options_parse(options, OPTION_COUNT, argc, argv));
-    if (!given.wants_help) {
-        ASHLAR_TRY(check_stack(&given));
-        ASHLAR_TRY(read_recompute(&given));
-        ASHLAR_TRY(read_fit(&given));
-        given.train.schedule.rate = given.train.optimizer.learning_rate;
-        given.train.schedule.total_steps = given.train.steps;
-        if (isnan(ashlar_schedule_rate(&given.train.schedule, 1))) {
-            return ASHLAR_EINVAL; /* the detail says why */
-        }
-        ASHLAR_TRY(ashlar_optimizer_complete(&given.train.optimizer));
-        ASHLAR_TRY(check_command(&given));
+    ASHLAR_TRY(check_stack(&given));
+    ASHLAR_TRY(read_recompute(&given));
+    ASHLAR_TRY(read_fit(&given));
+    given.train.schedule.rate = given.train.optimizer.learning_rate;
+    given.train.schedule.total_steps = given.train.steps;
+    if (isnan(ashlar_schedule_rate(&given.train.schedule, 1))) {
+        return ASHLAR_EINVAL; /* the detail says why */
     }
+    ASHLAR_TRY(ashlar_optimizer_complete(&given.train.optimizer));
+    ASHLAR_TRY(check_command(&given));
     *out = given;
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar__train_command_check_writable(const ashlar_train_command *c) {
-    named_file files[FILE_COUNT];
-    list_files(c, files);
-    for (size_t i = 0; i < OUTPUT_COUNT; i++) {
-        const bool is_report = files[i].path == c->json;
-        ASHLAR_TRY((is_report ? ashlar__program_check_report
-                              : ashlar__program_check_writable)(files[i].path));
+    const char *paths[FILE_COUNT];
+    list_files(c, paths);
+    for (size_t i = FIRST_OUTPUT; i < FILE_COUNT; i++) {
+        ASHLAR_TRY(paths[i] == c->json ? ashlar__program_check_report(paths[i])
+                                       : ashlar__program_check_writable(paths[i]));
     }
     return ASHLAR_OK;
 }

@@ -45,20 +45,17 @@ typedef struct ashlar_train_command {
     size_t timeout_s; /* how long ranks wait for each other */
     bool is_quiet;
     bool is_stopped; /* no option, but a result: a signal ended the training */
-    bool wants_help;
 } ashlar_train_command;
 
-/* Answer --version and --completion. True: one was given, and the program has no more to do. */
+/* Answer --help, --version and --completion. True: one was given, and the program has no more to
+ * do.
+ */
 bool ashlar__train_command_answer(const char *program, int argc, char **argv);
 
 /* Read the command line. Options that are not given get their defaults. Texts in *out point into
- * `argv`. Errors: ASHLAR_EINVAL; the detail names the option. With --help, combinations are not
- * checked. */
+ * `argv`. Errors: ASHLAR_EINVAL; the detail names the option. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_command_read(int argc, char **argv,
                                                            ashlar_train_command *out);
-
-/* Print the help; `program` is the program's name. */
-void ashlar__train_command_print_help(FILE *out, const char *program);
 
 /* Check that every output can be written, before hours of training. Errors: those of
  * ashlar__program_check_writable(). */
@@ -74,16 +71,11 @@ typedef struct ashlar_text_config {
                    * between records counts as one */
 } ashlar_text_config;
 
-/* Reports give the memory at a text's start, after this many bytes, and at its end. */
-enum { ASHLAR_TEXT_EARLY_BYTES = 1000 };
-
 /* Time and memory of writing texts, counted from the moment when the model has read the prime. */
 typedef struct ashlar_text_report {
     size_t bytes; /* written since the start, in all texts */
     double seconds;
-    ashlar_stats start;
-    ashlar_stats early; /* after byte ASHLAR_TEXT_EARLY_BYTES, if there is one */
-    ashlar_stats end;
+    ashlar_stats start, end;
     ashlar_phase_calls calls; /* since the start */
 } ashlar_text_report;
 
@@ -169,44 +161,14 @@ int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status);
 int ashlar__train_ranks_fail(const ashlar_train_command *c, const char *program,
                              ashlar_status status);
 
-/* ---- reports as JSON: which field of a structure goes under which key ---- */
-
-typedef enum ashlar_member_kind {
-    ASHLAR_MEMBER_UINT64, /* or size_t */
-    ASHLAR_MEMBER_DOUBLE,
-    ASHLAR_MEMBER_BOOL,
-    ASHLAR_MEMBER_TEXT,  /* const char *; NULL: "" */
-    ASHLAR_MEMBER_CHARS, /* an array of char */
-} ashlar_member_kind;
-_Static_assert(sizeof(size_t) == sizeof(uint64_t), "one kind is for both");
-
-typedef struct ashlar_member {
-    const char *key;
-    ashlar_member_kind kind;
-    size_t offset; /* of the field in its structure */
-} ashlar_member;
-
-#define ASHLAR_MEMBERS(...) \
-    { __VA_ARGS__ }
-#define ASHLAR_MEMBER(type, key, field) \
-    { key, ASHLAR_MEMBER_KIND(((type *)0)->field), offsetof(type, field) }
-#define ASHLAR_MEMBER_KIND(field) \
-    _Generic(field, uint64_t: ASHLAR_MEMBER_UINT64, double: ASHLAR_MEMBER_DOUBLE,     \
-             bool: ASHLAR_MEMBER_BOOL, const char *: ASHLAR_MEMBER_TEXT, char *: ASHLAR_MEMBER_CHARS)
-
-/* Add the fields of a structure to an open JSON object. */
-void ashlar__members_put(ashlar_json_writer *writer, const void *from, const ashlar_member *members,
-                         size_t count);
-#define ASHLAR_MEMBERS_PUT(writer, from, members) \
-    ashlar__members_put(writer, from, members, sizeof(members) / sizeof(members)[0])
-
-/* Add a table of an array of structures: a column for each of at most ASHLAR_MEMBER_COLUMNS. */
-enum { ASHLAR_MEMBER_COLUMNS = 8 };
-void ashlar__members_put_table(ashlar_json_writer *writer, const char *key, const void *rows,
-                               size_t row_count, size_t row_bytes, const ashlar_member *members,
-                               size_t count);
-
 /* ---- the report ---- */
+
+/* Add a member of the value's type to an open JSON object. */
+#define ASHLAR_JSON_ADD(writer, key, value) \
+    _Generic((value), uint64_t: ashlar__json_add_uint64, double: ashlar__json_add_double,       \
+             bool: ashlar__json_add_bool, char *: ashlar__json_add_string,                      \
+             const char *: ashlar__json_add_string)(writer, key, value)
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "one type is for both");
 
 void ashlar__report_print(FILE *out, const ashlar_train_report *report,
                           const ashlar_evaluation *test);
@@ -237,7 +199,6 @@ typedef struct ashlar_train_page {
     const ashlar_train_command *command; /* rank 0 alone has outputs in it */
     ashlar_page_step *steps;
     size_t step_count, step_capacity;
-    ashlar_json_writer document; /* with --html, open from ashlar__train_page_report() on */
 } ashlar_train_page;
 
 void ashlar__train_page_end(ashlar_train_page *page);
@@ -245,18 +206,12 @@ void ashlar__train_page_end(ashlar_train_page *page);
 /* With --html, note a step. If there is no host memory for it, the page lacks the step. */
 void ashlar__train_page_note(ashlar_train_page *page, const ashlar_train_progress *now);
 
-/* Write the report for --json; with --html, keep it for ashlar__train_page_write(), which also
- * writes it for --json. Errors: those of ashlar__json_writer_save(); ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_page_report(ashlar_train_page *page,
-                                                          ashlar_trainer *trainer,
-                                                          const ashlar_train_report *report,
-                                                          const ashlar_evaluation *test);
-
-/* With --html, compare ways to take memory, and write the page. The trainer must be destroyed: its
- * memory would be missing to the trainings that are compared. */
+/* Write the report for --json, and with --html the page. Errors: those of
+ * ashlar__json_writer_save() and ashlar__page_write(); ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_page_write(ashlar_train_page *page,
-                                                         ashlar_device *device,
-                                                         const ashlar_corpus *corpus);
+                                                         ashlar_trainer *trainer,
+                                                         const ashlar_train_report *report,
+                                                         const ashlar_evaluation *test);
 
 /* ---- --fit ---- */
 

@@ -14,7 +14,6 @@
 #include "allocator/base/parse.h"
 #include "rnn/programs/options.h"
 #include "rnn/programs/program.h"
-#include "rnn/train/batches.h"
 
 /* Read a number from the environment that the launcher, Open MPI's or MPICH's, has set. */
 static bool read_launchers(const char *const names[2], size_t *out) {

@@ -1,9 +1,7 @@
 /* batches.c - draws batches, splits them, and keeps them in host and device memory. */
-#include "rnn/train/batches.h"
+#include "rnn/train/train_impl.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "allocator/base/checked.h"
@@ -82,15 +80,20 @@ static void choose_split(ashlar_batches *b, const ashlar_train_config *c) {
     b->max_parts = split.parts;
 }
 
-static ashlar_status take_drawn(ashlar_batches *b) {
-    const size_t grid = ashlar__batcher_array_bytes(b->batcher) / sizeof *b->words;
-    ASHLAR_HOST_NEW(b->words, 2 * grid + b->split.batch, "no host memory for a batch of %zu words",
-                    2 * grid);
-    b->drawn = (ashlar_batch){
-        .inputs = b->words, .targets = b->words + grid, .lengths = b->words + 2 * grid};
-    ASHLAR_HOST_NEW(b->buffers[0].tokens, ASHLAR_BATCHES_BUFFERS * b->max_parts,
-                    "no host memory for %zu parts", b->max_parts);
-    b->buffers[1].tokens = b->buffers[0].tokens + b->max_parts;
+/* Batches are padded to the longest length of their range. Of several parts, only the last one is
+ * shorter, and padded. */
+static ashlar_status choose_padding(ashlar_batches *b) {
+    const size_t longest = b->max_length, part = b->max_part_length;
+    if (b->ranges == 0) {
+        b->ranges = part < ASHLAR_STEP_BUCKETS ? part : ASHLAR_STEP_BUCKETS;
+    }
+    const size_t width = (part - 1) / b->ranges + 1;
+    ASHLAR_HOST_NEW(b->padded, longest + 1, "no host memory for %zu lengths", longest);
+    for (size_t length = 1; length <= longest; length++) {
+        const size_t rest = length % part, up = (rest + width - 1) / width * width;
+        const size_t padded = length - rest + (up < part ? up : part);
+        b->padded[length] = padded < longest ? padded : longest;
+    }
     return ASHLAR_OK;
 }
 
@@ -101,7 +104,9 @@ ashlar_status ashlar__batches_init(ashlar_batches *b, const ashlar_corpus *corpu
                                            .seed = c->seed,
                                            .stride = c->stride,
                                            .held_out = c->held_out};
-    *b = (ashlar_batches){.corpus = corpus, .is_divided = ashlar__shards_are_used(c)};
+    size_t *tokens;
+    *b = (ashlar_batches){
+        .corpus = corpus, .is_divided = ashlar__shards_are_used(c), .ranges = c->buckets};
     const size_t pieces = ashlar__shards_of(c).pieces;
     ASHLAR_FAIL_IF(c->batch % pieces != 0, ASHLAR_EINVAL,
                    "--accumulate: %zu does not divide the %zu sequences of --batch", pieces,
@@ -110,34 +115,12 @@ ashlar_status ashlar__batches_init(ashlar_batches *b, const ashlar_corpus *corpu
     ASHLAR_TRY(ashlar__batcher_create(corpus, &batcher, &b->batcher));
     b->max_length = ashlar__batcher_max_steps(b->batcher);
     choose_split(b, c);
-    return take_drawn(b);
-}
-
-void ashlar__batches_finish(ashlar_batches *b) {
-    ashlar__batcher_destroy(b->batcher);
-    ashlar__host_free(b->words);
-    ashlar__host_free(b->buffers[0].tokens);
-    ashlar__host_free(b->padded);
-}
-
-/* Of several parts, only the last one is shorter, and padded. */
-ashlar_status ashlar__batches_pad(ashlar_batches *b, size_t ranges) {
-    const size_t longest = b->max_length, part = b->max_part_length;
-    const size_t width = (part - 1) / ranges + 1;
-    ASHLAR_HOST_NEW(b->padded, longest + 1, "no host memory for %zu lengths", longest);
-    for (size_t length = 1; length <= longest; length++) {
-        const size_t rest = length % part, up = (rest + width - 1) / width * width;
-        const size_t padded = length - rest + (up < part ? up : part);
-        b->padded[length] = padded < longest ? padded : longest;
+    ASHLAR_HOST_NEW(tokens, ASHLAR_TRAIN_FLIGHTS * b->max_parts, "no host memory for %zu parts",
+                    b->max_parts);
+    for (size_t i = 0; i < ASHLAR_TRAIN_FLIGHTS; i++) {
+        b->drawn[i].part_tokens = tokens + i * b->max_parts;
     }
-    return ASHLAR_OK;
-}
-
-void ashlar__batches_describe(const ashlar_batches *b,
-                              char text[static ASHLAR_BATCHES_DATA_BYTES]) {
-    (void)snprintf(text, ASHLAR_BATCHES_DATA_BYTES, "%zu records, %zu bytes, %016" PRIx64,
-                   ashlar__corpus_count(b->corpus), ashlar__corpus_bytes(b->corpus),
-                   ashlar__corpus_checksum(b->corpus));
+    return ashlar__train_pads(c) ? choose_padding(b) : ASHLAR_OK;
 }
 
 /* ---- memory ---- */
@@ -151,7 +134,7 @@ ashlar_status ashlar__batches_take(ashlar_batches *b, ashlar_allocator *allocato
     const size_t values =
         b->padded != NULL ? sizeof(ashlar_step_values) + b->max_parts * sizeof(double) : 0;
     size_t behind, image, carried;
-    void *states = NULL;
+    void *states;
     ASHLAR_FAIL_IF(!ashlar__mul(words, item, &behind) ||
                        !ashlar__align_up(behind, sizeof(ashlar_step_values), &behind) ||
                        !ashlar__add(behind, values, &image) ||
@@ -176,6 +159,7 @@ ashlar_status ashlar__batches_take(ashlar_batches *b, ashlar_allocator *allocato
                                                             (char *)b->device + i * image;
         s->host = host;
         s->device = device;
+        s->tokens = b->drawn[i].part_tokens;
         if (values > 0) {
             s->values = (ashlar_step_values *)(void *)((char *)host + behind);
             s->values_at = (ashlar_step_values *)(void *)((char *)device + behind);
@@ -184,61 +168,48 @@ ashlar_status ashlar__batches_take(ashlar_batches *b, ashlar_allocator *allocato
     return ASHLAR_OK;
 }
 
-void ashlar__batches_give(ashlar_batches *b, ashlar_allocator *allocator) {
-    if (allocator == NULL) {
-        return;
+void ashlar__batches_finish(ashlar_batches *b, ashlar_allocator *allocator) {
+    if (allocator != NULL) {
+        /* Cannot fail: this allocator gave the blocks, or they are NULL. */
+        ASHLAR_IGNORE(ashlar_free(allocator, b->carried));
+        ASHLAR_IGNORE(ashlar_free(allocator, b->device));
+        ashlar_device_host_free(ashlar_allocator_device(allocator), b->host);
     }
-    /* Cannot fail: this allocator gave the blocks, or they are NULL. */
-    ASHLAR_IGNORE(ashlar_free(allocator, b->carried));
-    ASHLAR_IGNORE(ashlar_free(allocator, b->device));
-    ashlar_device_host_free(ashlar_allocator_device(allocator), b->host);
-    b->host = b->device = b->carried = NULL;
+    ashlar__batcher_destroy(b->batcher);
+    ashlar__host_free(b->drawn[0].part_tokens);
+    ashlar__host_free(b->padded);
 }
 
 /* ---- drawing ---- */
 
-void ashlar__batches_fill(ashlar_batches *b, size_t buffer,
-                          const ashlar_batch_split_config *split) {
+void ashlar__batches_fill(ashlar_batches *b, size_t buffer, const ashlar_batch_split_config *split,
+                          const ashlar_batch *batch) {
     ashlar_batches_buffer *s = &b->buffers[buffer];
-    s->split = ashlar__batch_split_make(split, b->drawn.steps);
-    ashlar__batch_split_fill(&s->split, &b->drawn, s->host);
+    s->split = ashlar__batch_split_make(split, batch->steps);
+    ashlar__batch_split_fill(&s->split, b->corpus, batch, s->host);
     for (size_t part = 0; part < s->split.parts; part++) {
-        s->tokens[part] = ashlar__batch_split_tokens(&s->split, part, b->drawn.lengths);
+        s->tokens[part] = ashlar__batch_split_tokens(&s->split, part, batch);
     }
 }
 
-/* Pad the batch to the longest length of its range. */
-static void pad(ashlar_batches *b) {
-    const size_t steps = b->drawn.steps, padded = b->padded[steps];
-    const size_t from = steps * b->split.batch, count = (padded - steps) * b->split.batch;
-    memset(b->drawn.inputs + from, 0, count * sizeof b->drawn.inputs[0]);
-    memset(b->drawn.targets + from, 0, count * sizeof b->drawn.targets[0]);
-    b->drawn.steps = padded;
-}
-
-ashlar_drawn_batch ashlar__batches_next(ashlar_batches *b, size_t buffer) {
-    ashlar__batcher_next(b->batcher, &b->drawn);
-    const size_t length = b->drawn.steps;
-    if (b->padded != NULL) {
-        pad(b);
-    }
-    ashlar__batches_fill(b, buffer, &b->split);
-    return (ashlar_drawn_batch){.length = length,
-                                .tokens = b->drawn.tokens,
-                                .parts = b->buffers[buffer].split.parts,
-                                .epoch = b->drawn.epoch,
-                                .position = ashlar__batcher_random(b->batcher)};
+const ashlar_drawn_batch *ashlar__batches_next(ashlar_batches *b, size_t step) {
+    ashlar_drawn_batch *const drawn = &b->drawn[step % ASHLAR_TRAIN_FLIGHTS];
+    ashlar_batches_buffer *const s = &b->buffers[step % ASHLAR_BATCHES_BUFFERS];
+    ashlar_batch batch = ashlar__batcher_next(b->batcher);
+    drawn->length = batch.steps;
+    batch.steps = b->padded != NULL ? b->padded[batch.steps] : batch.steps;
+    s->tokens = drawn->part_tokens;
+    ashlar__batches_fill(b, step % ASHLAR_BATCHES_BUFFERS, &b->split, &batch);
+    drawn->tokens = batch.tokens;
+    drawn->parts = s->split.parts;
+    drawn->epoch = batch.epoch;
+    drawn->position = ashlar__batcher_random(b->batcher);
+    return drawn;
 }
 
 void ashlar__batches_make_dummy(ashlar_batches *b, size_t buffer, size_t length) {
-    const size_t cells = length * b->split.batch; /* fits: `length` is at most max_length */
-    memset(b->drawn.inputs, 0, cells * sizeof b->drawn.inputs[0]);
-    memset(b->drawn.targets, 0, cells * sizeof b->drawn.targets[0]);
-    for (size_t i = 0; i < b->split.batch; i++) {
-        b->drawn.lengths[i] = (int32_t)length;
-    }
-    b->drawn.steps = length;
-    ashlar__batches_fill(b, buffer, &b->split);
+    const ashlar_batch batch = ashlar__batcher_dummy(b->batcher, length);
+    ashlar__batches_fill(b, buffer, &b->split, &batch);
 }
 
 /* Where batches are padded, copy the whole buffer, so that the call is the same for every batch. */

@@ -7,26 +7,6 @@
  * Odd. */
 static const uint64_t RANK_STRIDE = UINT64_C(0x8ebc6af09c88c6e3);
 
-/* to += from, arrays of `count` elements. */
-static ashlar_status add(const ashlar_ops *ops, void *to, const void *from, size_t count,
-                         ashlar_stream stream) {
-    const ashlar_columns_args args = {.rows = 1,
-                                      .width = count,
-                                      .from = from,
-                                      .from_stride = count,
-                                      .to = to,
-                                      .to_stride = count,
-                                      .adds = true};
-    return ashlar_copy_columns(ops, &args, stream);
-}
-
-/* The gradient region += `from`, which has the region's layout; all of it has the model's type. */
-static ashlar_status add_gradients(const ashlar_trainer *t, const void *from) {
-    const size_t bytes = ashlar_arena_get_info(t->arena).region_bytes[ASHLAR_REGION_GRADIENTS];
-    return add(t->sums.ops, ashlar_arena_region(t->arena, ASHLAR_REGION_GRADIENTS), from,
-               bytes / ashlar_dtype_bytes(t->config.dtype), t->stream);
-}
-
 /* ---- set-up ---- */
 
 /* Attach the gradients' and the parameters' memory to the collectives, for their life, if it can be
@@ -63,22 +43,26 @@ static ashlar_status open_reducer(ashlar_trainer *t) {
     return ashlar_ranks_check(t->config.ranks);
 }
 
-/* The number of subtrees whose sums a rank with `count` shards keeps. */
-static size_t levels_of(size_t count) {
-    size_t levels = 0;
-    while ((size_t)1 << levels < count) {
-        levels++;
-    }
-    return levels;
+/* to += from, arrays of `count` elements. */
+static ashlar_status add(const ashlar_ops *ops, void *to, const void *from, size_t count,
+                         ashlar_stream stream) {
+    const ashlar_columns_args args = {.rows = 1,
+                                      .width = count,
+                                      .from = from,
+                                      .from_stride = count,
+                                      .to = to,
+                                      .to_stride = count,
+                                      .adds = true};
+    return ashlar_copy_columns(ops, &args, stream);
 }
 
 static ashlar_status take_partial(ashlar_trainer *t, size_t count) {
     const size_t bytes = ashlar_arena_get_info(t->arena).region_bytes[ASHLAR_REGION_GRADIENTS];
-    for (size_t level = 0; level < levels_of(count); level++) {
+    void *losses;
+    for (size_t level = 0; (size_t)1 << level < count; level++) {
         ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, bytes, ASHLAR_TAG_GRADIENTS, t->stream,
                                        &t->sums.partial[level]));
     }
-    void *losses;
     ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, (count + 1) * sizeof *t->sums.losses,
                                    ASHLAR_TAG_WORKSPACE, t->stream, &losses));
     t->sums.losses = losses;
@@ -100,12 +84,6 @@ ashlar_status ashlar__shard_sums_open(ashlar_trainer *t) {
     return t->config.ranks == NULL ? ASHLAR_OK : open_reducer(t);
 }
 
-static void give(const ashlar_trainer *t, void *block) {
-    if (block != NULL) { /* cannot fail: this allocator gave it */
-        ASHLAR_IGNORE(ashlar_free(t->allocator, block));
-    }
-}
-
 void ashlar__shard_sums_close(ashlar_trainer *t) {
     if (t->sums.collectives != NULL) {
         ashlar_ranks_drop_collectives(t->config.ranks, t->state.step < t->config.steps);
@@ -113,39 +91,36 @@ void ashlar__shard_sums_close(ashlar_trainer *t) {
     ashlar_reducer_destroy(t->sums.reducer);
     ashlar_ops_destroy(t->sums.ops);
     ashlar_ops_destroy(t->sums.ops_of_losses);
+    /* Cannot fail: this allocator gave the blocks, or they are NULL. */
     for (size_t level = 0; level < ASHLAR_SHARDS_LEVELS; level++) {
-        give(t, t->sums.partial[level]);
+        ASHLAR_IGNORE(ashlar_free(t->allocator, t->sums.partial[level]));
     }
-    give(t, t->sums.losses);
+    ASHLAR_IGNORE(ashlar_free(t->allocator, t->sums.losses));
     t->sums = (ashlar_shard_sums){0};
 }
 
 /* ---- a step ---- */
 
-/* Shard i of `count` is in the gradient region: add the subtrees that it completes, and keep the
- * sum for the next one. */
-static ashlar_status fold(ashlar_trainer *t, size_t i, size_t count) {
-    const ashlar_arena *arena = t->arena;
-    size_t level = 0;
-    for (; (i >> level & 1) != 0; level++) {
-        ASHLAR_TRY(add_gradients(t, t->sums.partial[level]));
+/* Run shards first .. first + 2^level - 1 of this rank. The sum of their gradients comes to be in
+ * the gradient region, which must be 0 before, that of their losses in losses[first]. */
+static ashlar_status queue_shards(ashlar_trainer *t, size_t buffer, size_t part, uint64_t seed,
+                                  size_t first, size_t level) {
+    void *const gradients = ashlar_arena_region(t->arena, ASHLAR_REGION_GRADIENTS);
+    const size_t bytes = ashlar_arena_get_info(t->arena).region_bytes[ASHLAR_REGION_GRADIENTS];
+    double *const loss = t->sums.losses + first;
+    if (level == 0) {
+        t->shard = first;
+        return ashlar__train_walk(t, buffer, part, seed, loss);
     }
-    if (i + 1 == count) {
-        return ASHLAR_OK;
-    }
-    return ashlar_copy(
-        t->device, t->sums.partial[level], ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS),
-        ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_GRADIENTS], t->stream);
-}
-
-/* Add up the losses [count] as a tree; the sum is then in losses[0]. */
-static ashlar_status add_losses(const ashlar_trainer *t, double *losses, size_t count) {
-    for (size_t distance = 1; distance < count; distance *= 2) {
-        for (size_t i = 0; i < count; i += 2 * distance) {
-            ASHLAR_TRY(add(t->sums.ops_of_losses, &losses[i], &losses[i + distance], 1, t->stream));
-        }
-    }
-    return ASHLAR_OK;
+    level--;
+    const size_t half = (size_t)1 << level;
+    const size_t elements = bytes / ashlar_dtype_bytes(t->config.dtype);
+    ASHLAR_TRY(queue_shards(t, buffer, part, seed, first, level));
+    ASHLAR_TRY(ashlar_copy(t->device, t->sums.partial[level], gradients, bytes, t->stream));
+    ASHLAR_TRY(ashlar_arena_zero(t->arena, ASHLAR_REGION_GRADIENTS, t->stream));
+    ASHLAR_TRY(queue_shards(t, buffer, part, seed, first + half, level));
+    ASHLAR_TRY(add(t->sums.ops, gradients, t->sums.partial[level], elements, t->stream));
+    return add(t->sums.ops_of_losses, loss, loss + half, 1, t->stream);
 }
 
 /* A vote is any number above 0: a double of bytes 0x3f is one. */
@@ -167,34 +142,23 @@ static ashlar_status reduce_gradients(ashlar_trainer *t) {
     return ashlar_reducer_finish(reducer, t->stream);
 }
 
-/* Run this rank's shards and add up their gradients. */
-static ashlar_status queue_shards(ashlar_trainer *t, size_t buffer, size_t part, uint64_t seed,
-                                  size_t count) {
-    seed += t->sums.is_cuda ? t->batches.split.first * RANK_STRIDE : 0;
-    for (size_t i = 0; i < count; i++) {
-        if (i > 0) {
-            ASHLAR_TRY(ashlar_arena_zero(t->arena, ASHLAR_REGION_GRADIENTS, t->stream));
-        }
-        t->shard = i;
-        ASHLAR_TRY(ashlar__train_walk(t, buffer, part, seed, t->sums.losses + i));
-        ASHLAR_TRY(fold(t, i, count));
-    }
-    return ASHLAR_OK;
-}
-
 /* The whole batch's loss comes to be in losses[0], the votes in losses[1]. */
 ashlar_status ashlar__shard_sums_queue(ashlar_trainer *t, uint64_t number, size_t buffer,
                                        size_t part, uint64_t seed, double *loss) {
     const size_t count = t->batches.split.own;
+    size_t level = 0;
     const ashlar_collectives *c = number > 0 ? t->sums.collectives : NULL;
     double *const losses = t->sums.losses, *const votes = losses + 1;
     if (c != NULL && part == 0) {
         ashlar_ranks_mark(t->config.ranks, number, t->sums.facts);
     }
     ASHLAR_TRY(ashlar_fill(t->device, losses, 0, count * sizeof *losses, t->stream));
-    ASHLAR_TRY(queue_shards(t, buffer, part, seed, count));
+    while ((size_t)1 << level < count) {
+        level++;
+    }
+    seed += t->sums.is_cuda ? t->batches.split.first * RANK_STRIDE : 0;
+    ASHLAR_TRY(queue_shards(t, buffer, part, seed, 0, level));
     ASHLAR_TRY(c != NULL ? reduce_gradients(t) : ASHLAR_OK);
-    ASHLAR_TRY(add_losses(t, losses, count));
     ASHLAR_TRY(put_vote(t, votes));
     if (c != NULL) {
         ASHLAR_TRY(c->all_reduce(c->context, losses, 2, ASHLAR_F64, t->stream));

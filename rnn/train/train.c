@@ -64,7 +64,6 @@ static ashlar_status open_model(ashlar_trainer *t) {
 }
 
 static ashlar_status build_model(ashlar_trainer *t) {
-    ASHLAR_TRY(ashlar__leak_monitor_create(&t->growth));
     t->allocator = t->config.measured;
     if (t->allocator == NULL) {
         ASHLAR_TRY(ashlar_allocator_create(t->device, &t->allocator));
@@ -83,8 +82,8 @@ static ashlar_status build_model(ashlar_trainer *t) {
 /* For the warm-up: forward and backward of a dummy batch, without an update. */
 static ashlar_status warm_step(void *user, size_t length) {
     ashlar_trainer *t = user;
-    t->warmed_count++;
-    t->warmed_least = length;
+    t->report.warmed_count++;
+    t->report.warmed_least = length;
     ashlar__batches_make_dummy(&t->batches, 0, length);
     ASHLAR_TRY(ashlar__batches_upload(&t->batches, t->device, 0, t->stream));
     ASHLAR_TRY(ashlar__train_clear_sums(t, 0, 1));
@@ -92,35 +91,23 @@ static ashlar_status warm_step(void *user, size_t length) {
                                                : ashlar__train_walk(t, 0, 0, 1, t->losses);
 }
 
-/* Set the warm-up's options. Batches are padded to the ends of ranges, so padding needs ranges. */
-static ashlar_status set_ranges(ashlar_trainer *t) {
-    const size_t longest = t->batches.max_part_length;
-    if (ashlar__train_pads(&t->config) && t->config.buckets == 0) {
-        t->config.buckets = longest < ASHLAR_STEP_BUCKETS ? longest : ASHLAR_STEP_BUCKETS;
-    }
-    t->warmup = (ashlar_warmup_options){.min_length = 1,
-                                        .max_length = longest,
-                                        .length_range_count = t->config.buckets,
-                                        .without_plan = t->config.without_plan,
-                                        .step = warm_step,
-                                        .dry_run = ashlar__train_dry_run,
-                                        .user = t};
-    return ashlar__train_pads(&t->config) ? ashlar__batches_pad(&t->batches, t->config.buckets)
-                                          : ASHLAR_OK;
-}
-
 static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {
-    t->at_start = ashlar_device_get_info(t->device).calls;
+    t->last = ashlar_device_get_info(t->device).calls;
     if (isnan(ashlar_schedule_rate(&t->config.schedule, 1))) {
         return ASHLAR_EINVAL; /* the detail says why */
     }
     ASHLAR_TRY(ashlar__batches_init(&t->batches, corpus, &t->config));
     const size_t lengths = t->batches.max_length + 1;
     ASHLAR_HOST_NEW(t->seen_lengths, lengths, "no host memory for %zu lengths", lengths);
-    ASHLAR_TRY(set_ranges(t));
-    ASHLAR_FAIL_IF(t->config.without_warmup && ashlar__train_pads(&t->config), ASHLAR_EINVAL,
-                   "train: padded batches need the warm-up");
     ASHLAR_TRY(build_model(t));
+    t->warmup = (ashlar_warmup_options){.stream = t->stream,
+                                        .min_length = 1,
+                                        .max_length = t->batches.max_part_length,
+                                        .length_range_count = t->batches.ranges,
+                                        .without_plan = t->config.without_plan,
+                                        .step = warm_step,
+                                        .dry_run = ashlar__train_dry_run,
+                                        .user = t};
     if (t->config.resume_file != NULL) {
         ASHLAR_TRY(ashlar__train_checkpoint_load(t->config.resume_file, t));
     }
@@ -145,13 +132,13 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
         return;
     }
     ashlar__train_close_steps(t); /* waits: queued work uses page-locked memory */
-    ashlar__shard_sums_close(t);
+    if (t->allocator != NULL) {
+        ashlar__shard_sums_close(t);
+        ASHLAR_IGNORE(ashlar_free(t->allocator, t->votes)); /* cannot fail: it gave the block */
+    }
     ashlar_optimizer_destroy(t->optimizer);
     ashlar_model_destroy(t->model);
-    ashlar__batches_give(&t->batches, t->allocator);
-    if (t->votes != NULL) { /* cannot fail: this allocator gave the block */
-        ASHLAR_IGNORE(ashlar_free(t->allocator, t->votes));
-    }
+    ashlar__batches_finish(&t->batches, t->allocator);
     if (t->config.measured == NULL) {
         ashlar_allocator_destroy(t->allocator); /* waits for the stream */
     } else if (t->stream != NULL) {
@@ -159,10 +146,7 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     }
     ashlar_stream_destroy(t->device, t->stream);
     ashlar_device_host_free(t->device, t->outcomes);
-    ashlar__batches_finish(&t->batches);
     ashlar__host_free(t->seen_lengths);
-    ashlar__host_free(t->buckets);
-    ashlar__leak_monitor_destroy(t->growth);
     ashlar__host_free(t);
 }
 
@@ -183,26 +167,21 @@ ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_coun
 
 /* Calls for the events of steps and of collectives count as work, since they are queued like
  * copies; those for the allocator's events count as management. */
-static void end_phase(ashlar_trainer *t, ashlar_driver_counts *last, ashlar_phase_calls *calls) {
+static void end_phase(ashlar_trainer *t, ashlar_phase_calls *calls) {
     const uint64_t all =
         t->event_calls +
         (t->config.ranks != NULL ? ashlar_ranks_get_info(t->config.ranks).event_calls : 0);
     const uint64_t event_calls = all - t->event_calls_before;
-    *calls = ashlar__phase_calls(t->device, last);
+    *calls = ashlar__phase_calls(t->device, &t->last);
     t->event_calls_before = all;
     calls->management -= event_calls;
     calls->work += event_calls;
 }
 
-static ashlar_status warm_up(ashlar_trainer *t, ashlar_warmup_report *report) {
-    t->warmup.stream = t->stream;
-    return ashlar_allocator_warmup(t->allocator, &t->warmup, report);
-}
-
 ashlar_status ashlar__trainer_measure(ashlar_trainer *t) {
     ashlar_warmup_report report;
     t->warmup.step = NULL;
-    return warm_up(t, &report);
+    return ashlar_allocator_warmup(t->allocator, &t->warmup, &report);
 }
 
 /* The steps' memory, and the plans' hits and misses since the warm-up that `warm` reports on. A
@@ -231,68 +210,68 @@ static ashlar_status read_step_memory(const ashlar_trainer *t, const ashlar_warm
     return ASHLAR_OK;
 }
 
-/* The ranges of lengths that share a plan, newly allocated. */
-static ashlar_status list_buckets(const ashlar_trainer *t, ashlar_warmup_range **out,
-                                  size_t *count) {
-    ashlar_warmup_range *list;
-    ASHLAR_TRY(ashlar_warmup_list_ranges(t->allocator, &t->warmup, NULL, 0, count));
-    ASHLAR_HOST_NEW(list, *count + 1, "no host memory for a list of %zu buckets", *count);
-    ASHLAR_HAND_OUT(ashlar_warmup_list_ranges(t->allocator, &t->warmup, list, *count, count), list,
-                    ashlar__host_free, out);
+ashlar_status ashlar__train_block_bytes(const ashlar_trainer *t, size_t length, size_t count,
+                                        size_t chunk, uint64_t *bytes) {
+    ashlar_model_batch shape = ashlar__batches_shape(&t->batches, length);
+    ashlar_model_need need;
+    shape.batch = count;
+    shape.chunk = chunk;
+    ASHLAR_TRY(ashlar_model_get_need(t->model, ASHLAR_WALK_TRAIN, &shape, &need));
+    *bytes = need.plan_bytes;
+    return ASHLAR_OK;
 }
 
-/* Turn the counts of the list, as they were after the warm-up, into what has run since. */
-static ashlar_status count_in_buckets(ashlar_trainer *t) {
-    ashlar_warmup_range *now = NULL;
-    size_t count;
-    ASHLAR_TRY(list_buckets(t, &now, &count));
-    for (size_t i = 0; i < t->bucket_count && i < count; i++) {
-        now[i].steps -= t->buckets[i].steps;
-        now[i].calls -= t->buckets[i].calls;
-        now[i].own_calls -= t->buckets[i].own_calls;
-        t->buckets[i] = now[i];
+/* What the options that save memory save. */
+static ashlar_status get_savings(ashlar_trainer *t) {
+    const ashlar_batches *b = &t->batches;
+    const size_t pieces = b->split.pieces, part = b->max_part_length;
+    const ashlar_train_saving options[] = {{"accumulate", pieces == 1 ? 0 : pieces, 0},
+                                           {"bptt", b->split.part, 0},
+                                           {"recompute", b->chunk, 0}};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        if (options[i].value != 0) {
+            ashlar_train_saving *s = &t->report.savings[t->report.savings_count++];
+            *s = options[i];
+            ASHLAR_TRY(ashlar__train_block_bytes(t, i == 1 ? b->max_length : part,
+                                                 i == 0 ? b->count * pieces : b->count,
+                                                 i == 2 ? 0 : b->chunk, &s->bytes));
+        }
     }
-    ashlar__host_free(now);
     return ASHLAR_OK;
+}
+
+ashlar_model_batch ashlar__trainer_longest(const ashlar_trainer *t) {
+    return ashlar__batches_shape(&t->batches, t->longest_part);
 }
 
 ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
                                   ashlar_train_report *out) {
-    ashlar_train_report report = {.steps = t->config.steps - t->state.step,
-                                  .resumed = t->state.step,
-                                  .parameters = ashlar_arena_get_info(t->arena).elements,
-                                  .batch = t->batches.split.batch,
-                                  .max_length = t->batches.max_length,
-                                  .warmed_length = t->batches.max_part_length,
-                                  .sequences = ashlar__batcher_piece_count(t->batches.batcher),
-                                  .bptt = t->batches.split.part,
-                                  .recompute = t->batches.chunk};
-    ashlar_warmup_report warm = {0};
-    ashlar_driver_counts last = t->at_start;
-    report.device = ashlar_device_get_info(t->device);
-    end_phase(t, &last, &report.setup);
-    ASHLAR_TRY(t->config.without_warmup ? ASHLAR_OK : warm_up(t, &warm));
+    ashlar_train_report *const r = &t->report;
+    ashlar_warmup_report warm;
+    r->resumed = t->state.step;
+    r->parameters = ashlar_arena_get_info(t->arena).elements;
+    r->batch = t->batches.split.batch;
+    r->max_length = t->batches.max_length;
+    r->warmed_length = t->batches.max_part_length;
+    r->sequences = ashlar__batcher_piece_count(t->batches.batcher);
+    r->bptt = t->batches.split.part;
+    r->recompute = t->batches.chunk;
+    r->device = ashlar_device_get_info(t->device);
+    r->is_tf32 = t->config.allows_tf32 && t->config.dtype == ASHLAR_F32 &&
+                 r->device.kind == ASHLAR_DEVICE_CUDA;
+    end_phase(t, &r->setup);
+    ASHLAR_TRY(ashlar_allocator_warmup(t->allocator, &t->warmup, &warm));
     ASHLAR_TRY(ashlar__train_begin_steps(t, warm.is_planned));
-    report.is_tf32 = t->config.allows_tf32 && t->config.dtype == ASHLAR_F32 &&
-                     report.device.kind == ASHLAR_DEVICE_CUDA;
-    report.warmed_count = t->warmed_count;
-    report.warmed_least = t->warmed_least;
-    ASHLAR_TRY(list_buckets(t, &t->buckets, &t->bucket_count));
-    end_phase(t, &last, &report.warmup);
-    ASHLAR_TRY(ashlar__train_loop(t, show, context, &report));
-    end_phase(t, &last, &report.training);
-    report.graphs = t->graph_report;
-    report.calls_per_step =
-        (double)(report.training.management + report.training.work + report.training.wait) /
-        (double)(report.steps > 0 ? report.steps : 1);
-    ashlar_allocator_get_stats(t->allocator, &report.stats);
-    ASHLAR_TRY(read_step_memory(t, &warm, &report.stats, &report.step_memory));
-    ASHLAR_TRY(count_in_buckets(t));
-    report.buckets = t->buckets;
-    report.bucket_count = t->bucket_count;
-    ASHLAR_TRY(ashlar__train_get_savings(t, &report));
-    report.weights_contiguous = ashlar_arena_check(t->arena) == ASHLAR_OK &&
-                                ashlar_arena_check_padding(t->arena, t->stream) == ASHLAR_OK;
-    *out = report;
+    end_phase(t, &r->warmup);
+    ASHLAR_TRY(ashlar__train_loop(t, show, context));
+    end_phase(t, &r->training);
+    r->calls_per_step =
+        (double)(r->training.management + r->training.work + r->training.wait) / (double)r->steps;
+    ashlar_allocator_get_stats(t->allocator, &r->stats);
+    ASHLAR_TRY(read_step_memory(t, &warm, &r->stats, &r->step_memory));
+    ASHLAR_TRY(get_savings(t));
+    r->weights_contiguous = ashlar_arena_check(t->arena) == ASHLAR_OK &&
+                            ashlar_arena_check_padding(t->arena, t->stream) == ASHLAR_OK;
+    *out = *r;
     return ASHLAR_OK;
 }

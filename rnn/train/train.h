@@ -14,62 +14,44 @@
 #include <ashlar/reduce.h>
 #include <ashlar/rnn.h>
 
-#include "allocator/base/json.h"
 #include "rnn/data/corpus.h"
 #include "rnn/model/text_sampler.h"
 
-/* ---- leak monitor ---- */
+/* ---- leak monitor (leak_monitor.c) ---- */
 
 /*
- * Watch the memory that a loop holds from step to step, and find the tags that
- * grow without end (internal).
+ * The memory of a tag that is held from step to step. Read it at the same point of every step,
+ * after the warm-up: what a training holds there stays the same, but for leaks.
  *
- * Read the allocator's statistics at the same point of every step, after the warm-up, and give them
- * to a monitor. The bytes that a tag holds there may vary with the data. The tag *grows* if, for
- * some k >= 1, its minimum rises over five consecutive windows of 4^k steps, each time by at least
- * half of the largest variation within a window:
- *
- *     min(w + 1) - min(w) >= max over all w of (max(w) - min(w)) / 2,  > 0       w = 1 .. 4
- *
- * So a block leaked in every step is found within 24 steps, a block leaked in every hundredth step
- * within about 1,500. Growth ends when the tag is back at the level where it began, or has not
- * risen for 16 steps longer than the growth had lasted; from then on only what lies above the most
- * that it held is growth. So memory that varies around one level is not reported, but for its first
- * rise over 20 steps or more: nobody can tell that from a leak until it comes down.
+ * Steps are looked at in windows of ASHLAR_GROWTH_WINDOW. A window *rises* if the least that it
+ * held is above the least of every window before, by at least half of what it varied itself. A tag
+ * *grows* once ASHLAR_GROWTH_RISES windows have risen without one in between that was as low as
+ * before the first: so a block leaked in every n-th step is found when five or six are. Growth ends
+ * when the tag is back at the level where it began, or has not risen for 16 steps longer than it
+ * rose.
  */
+enum { ASHLAR_GROWTH_WINDOW = 4, ASHLAR_GROWTH_RISES = 5 };
 
-typedef struct ashlar_leak_monitor ashlar_leak_monitor;
-
-/* The state of one tag. Bytes are those of ashlar_tag_stats.live_bytes. */
 typedef struct ashlar_tag_growth {
     uint64_t first_bytes;  /* held at the first reading */
     uint64_t held_bytes;   /* held at the last reading */
     bool is_growing;       /* false: the fields below are 0 */
-    uint64_t since_step;   /* the first step above the level that the growth began from; if leaks
-                            * are rare, longer windows may later find an earlier step */
-    uint64_t growth_bytes; /* held_bytes - bytes held before since_step */
+    uint64_t since_step;   /* the first step above the level that the growth began from */
+    uint64_t growth_bytes; /* held_bytes - that level */
+    struct {
+        unsigned filled, windows, rises;  /* steps of this window; whole windows, at most 1 */
+        uint64_t least, least_step, most; /* of this window */
+        uint64_t crest;                   /* the largest `least` of a window */
+        uint64_t level, level_step;       /* before the first rise */
+        uint64_t rise_step;               /* the end of the last window that rose */
+    } watch;
 } ashlar_tag_growth;
 
-/* Make a monitor without readings. Ownership: the caller owns *out.  Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__leak_monitor_create(ashlar_leak_monitor **out);
-void ashlar__leak_monitor_destroy(ashlar_leak_monitor *monitor); /* NULL is allowed */
-
-/*
- * Add a reading.
- *
- * step    the step's number, larger than that of the previous reading
- * found   gets the bit 1 << tag for each tag that is newly found to grow; may be NULL
- *
- * Threads: one at a time for each monitor.  Cost: O(tags); calls neither allocator nor driver.
- * Errors:  ASHLAR_EINVAL (step); the reading is ignored.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__leak_monitor_add(ashlar_leak_monitor *monitor,
-                                                         uint64_t step, const ashlar_stats *stats,
-                                                         unsigned *found);
-
-/* Get the state of each tag. Threads: one at a time for each monitor. */
-void ashlar__leak_monitor_get_growth(const ashlar_leak_monitor *monitor,
-                                     ashlar_tag_growth tags[ASHLAR_TAG_COUNT]);
+/* Add the reading of a step, whose number is larger than that of the last one, to zeroed structures
+ * or to those of that reading. Returns the bit 1 << tag for each tag that is newly found to grow.
+ * Calls neither allocator nor driver. */
+unsigned ashlar__growth_add(ashlar_tag_growth tags[ASHLAR_TAG_COUNT], uint64_t step,
+                            const ashlar_stats *stats);
 
 /* A training's configuration. The first group is of the model and its batches. */
 typedef struct ashlar_train_config {
@@ -90,7 +72,7 @@ typedef struct ashlar_train_config {
     bool recomputes_auto; /* chunks of about 2 * sqrt(steps of a part) */
 
     ashlar_ranks *ranks; /* processes that train together; NULL: this one alone */
-    size_t shards;       /* S of shards.h, added up as a tree; 0: one for each rank */
+    size_t shards;       /* S of train_impl.h, added up as a tree; 0: one for each rank */
 
     size_t steps;
     ashlar_optimizer_config optimizer;
@@ -102,8 +84,6 @@ typedef struct ashlar_train_config {
     bool pads;               /* pad batches to the longest length of their range: see train_impl.h;
                               * `buckets` 0 then means ASHLAR_STEP_BUCKETS */
     bool graphs;             /* capture steps; batches are padded even without `pads` */
-    bool without_warmup;     /* take the memory when a step asks for it, as most trainings do; then
-                              * there is no plan either. Not for padded batches */
     const char *resume_file; /* the training to resume; NULL: begin a new one */
     const char *save_file;   /* written every `save_every` steps; NULL: never */
     size_t save_every;       /* steps; 0: never */
@@ -120,11 +100,10 @@ static inline bool ashlar__train_pads(const ashlar_train_config *config) {
     return config->pads || config->graphs;
 }
 
-/* What a step held, and what it asked the driver for. */
+/* What a step held, and how long it took. */
 typedef struct ashlar_train_held {
     uint64_t live_bytes; /* at its peak, with what lasts, such as the weights */
     uint64_t reserved_bytes;
-    uint64_t memory_calls; /* of the driver */
     double seconds;        /* on the host, from the step before until this one was queued */
 } ashlar_train_held;
 
@@ -140,9 +119,6 @@ typedef struct ashlar_train_progress {
     double seconds; /* since the first step */
     unsigned found; /* bits 1 << tag of the tags that were newly found to grow from step to step */
     const ashlar_tag_growth *growth; /* [ASHLAR_TAG_COUNT], valid during the call */
-    double start;       /* the loss that the training began with, or was resumed with */
-    size_t above_since; /* 0, but in one report: when `loss` has been above the start for
-                         * ASHLAR_TRAIN_ABOVE steps, the first of these steps */
     ashlar_train_held held;
 } ashlar_train_progress;
 
@@ -238,11 +214,7 @@ typedef struct ashlar_train_report {
     double calls_per_step; /* all of `training`, on average */
     ashlar_graph_report graphs;
     ashlar_step_memory step_memory;
-    const ashlar_warmup_range *buckets; /* [bucket_count] ranges of lengths that share a plan, and
-                                         * their steps since the warm-up; the trainer's */
-    size_t bucket_count;
     size_t bptt, recompute; /* the options as they were used; 0: not */
-    uint64_t step_bytes;    /* what the largest step takes */
     ashlar_train_saving savings[ASHLAR_TRAIN_SAVINGS_MAX];
     size_t savings_count;
     ashlar_stats stats;                         /* at the end of training */
@@ -253,7 +225,14 @@ typedef struct ashlar_train_report {
     bool is_tf32;                               /* the layers' F32 were multiplied in TF32 */
 } ashlar_train_report;
 
-enum { ASHLAR_TRAIN_RECENT = 10, ASHLAR_TRAIN_ABOVE = 50 };
+enum { ASHLAR_TRAIN_RECENT = 10 };
+
+/* A number of shards that does not depend on the ranks (train_impl.h): the largest power of two, at
+ * most 8, that divides batches of `batch` sequences into equal shards, each of `accumulate` equal
+ * micro-batches. _check: whether batches can be divided as the configuration asks. Errors:
+ * ASHLAR_EINVAL; the detail says which option to change. */
+size_t ashlar__shards_choose(size_t batch, size_t accumulate);
+ASHLAR_MUST_CHECK ashlar_status ashlar__shards_check(const ashlar_train_config *config);
 
 typedef struct ashlar_trainer ashlar_trainer;
 
@@ -301,22 +280,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_evaluate(ashlar_trainer *trainer
 /* The model; the trainer owns it. A sampler may use it after the run. */
 ashlar_sampled_model ashlar__trainer_model(const ashlar_trainer *trainer);
 
-/* The buffers of the largest step so far. */
-typedef struct ashlar_train_picture {
-    ashlar_model_need need;
-    size_t forward_phases; /* of need.phases; the others are backward */
-    size_t count;          /* of buffers */
-} ashlar_train_picture;
-
-/* List them as ashlar_model_list_buffers() does: `out` [capacity]; NULL: only count them. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_list_buffers(ashlar_trainer *trainer,
-                                                             ashlar_model_buffer *out,
-                                                             size_t capacity,
-                                                             ashlar_train_picture *picture);
-
-/* Add the options of a training of `report` to an open JSON object, as its files have them. */
-void ashlar__train_put_options(ashlar_json_writer *writer, const ashlar_train_config *config,
-                               const ashlar_train_report *report);
+/* A batch of the shape of the longest part so far, for ashlar_model_list_buffers(). */
+ashlar_model_batch ashlar__trainer_longest(const ashlar_trainer *trainer);
 
 /* The key of the plan for steps of `length`, for ashlar_step_begin(). Valid after a run. */
 uint64_t ashlar__trainer_key(const ashlar_trainer *trainer, size_t length);

@@ -17,7 +17,6 @@ enum { METADATA_MAX = 64, TEXT_BYTES = 768 };
 typedef struct metadata {
     ashlar_checkpoint_pair pairs[METADATA_MAX]; /* pairs[i].value is texts[i] */
     char texts[METADATA_MAX][TEXT_BYTES];
-    bool is_text[METADATA_MAX]; /* or a number */
     size_t count;
 } metadata;
 
@@ -30,7 +29,6 @@ static char *add(metadata *f, const char *key) {
 }
 
 static void add_text(metadata *f, const char *key, const char *value) {
-    f->is_text[f->count] = true;
     (void)snprintf(add(f, key), TEXT_BYTES, "%s", value);
 }
 
@@ -50,10 +48,9 @@ static void add_real(metadata *f, const char *key, double value) {
 
 /* ---- the options ---- */
 
-/* The options of model and batches; `bptt` and `recompute` as they are used. is_for_report: also
- * where a file's missing number means the same. */
-static void add_options(metadata *f, const ashlar_train_config *c, size_t bptt, size_t recompute,
-                        bool is_for_report) {
+/* The options of model and batches. */
+static void add_options(metadata *f, const ashlar_trainer *t) {
+    const ashlar_train_config *c = &t->config;
     add_text(f, "ashlar.cell", ashlar_rnn_cell_name(c->cell));
     add_count(f, "ashlar.projection", c->projection);
     add_real(f, "ashlar.dropout", c->dropout);
@@ -67,24 +64,10 @@ static void add_options(metadata *f, const ashlar_train_config *c, size_t bptt, 
         add_count(f, "ashlar.held_out", c->held_out);
     }
     add_count(f, "ashlar.accumulate", c->accumulate == 0 ? 1 : c->accumulate);
-    add_count(f, "ashlar.bptt", bptt);
-    add_count(f, "ashlar.recompute", recompute);
-    if (is_for_report || c->dtype != ASHLAR_F32) {
+    add_count(f, "ashlar.bptt", t->batches.split.part);
+    add_count(f, "ashlar.recompute", t->batches.chunk);
+    if (c->dtype != ASHLAR_F32) {
         add_text(f, "ashlar.dtype", ashlar_dtype_name(c->dtype));
-    }
-}
-
-void ashlar__train_put_options(ashlar_json_writer *writer, const ashlar_train_config *config,
-                               const ashlar_train_report *report) {
-    metadata all = {.count = 0};
-    add_options(&all, config, report->bptt, report->recompute, true);
-    for (size_t i = 0; i < all.count; i++) {
-        const char *name = all.pairs[i].key + strlen("ashlar.");
-        if (all.is_text[i]) {
-            ashlar__json_add_string(writer, name, all.texts[i]);
-        } else {
-            ashlar__json_add_double(writer, name, strtod(all.texts[i], NULL));
-        }
     }
 }
 
@@ -128,9 +111,12 @@ static void add_schedule(metadata *f, const ashlar_schedule *s) {
 
 static void add_config(metadata *f, ashlar_trainer *t) {
     const ashlar_train_config *c = &t->config;
-    add_options(f, c, t->batches.split.part, t->batches.chunk, false);
+    add_options(f, t);
     if (t->data[0] == '\0') { /* only now, since it reads all data */
-        ashlar__batches_describe(&t->batches, t->data);
+        const ashlar_corpus *text = t->batches.corpus;
+        (void)snprintf(t->data, sizeof t->data, "%zu records, %zu bytes, %016" PRIx64,
+                       ashlar__corpus_count(text), ashlar__corpus_bytes(text),
+                       ashlar__corpus_checksum(text));
     }
     add_text(f, "ashlar.text", t->data);
     add_optimizer(f, &c->optimizer);
@@ -166,29 +152,18 @@ uint64_t ashlar__train_checkpoint_facts(ashlar_trainer *t) {
 
 #define NO_GOOD "%s: no good %s in its metadata; resume from a file that ashlar-train --save wrote"
 
-/* The first pair of `want` that the file lacks (*got is NULL) or has with another text (*got).
- * NULL: the file has all pairs. */
-static const ashlar_checkpoint_pair *find_difference(const ashlar_checkpoint *file,
-                                                     const metadata *want, const char **got) {
+/* Check that the file has the same pairs. `when` and `remedy` are for the message. */
+static ashlar_status check_same(const char *path, const ashlar_checkpoint *file,
+                                const metadata *want, const char *when, const char *remedy) {
     for (size_t i = 0; i < want->count; i++) {
-        *got = ashlar_checkpoint_metadata(file, want->pairs[i].key);
-        if (*got == NULL || strcmp(*got, want->pairs[i].value) != 0) {
-            return &want->pairs[i];
-        }
+        const ashlar_checkpoint_pair *pair = &want->pairs[i];
+        const char *got = ashlar_checkpoint_metadata(file, pair->key);
+        ASHLAR_FAIL_IF(got == NULL, ASHLAR_EFORMAT, NO_GOOD, path, pair->key);
+        ASHLAR_FAIL_IF(strcmp(got, pair->value) != 0, ASHLAR_EFORMAT,
+                       "%s: %s%s is %.80s there, and %s here; %s", path, when, pair->key, got,
+                       pair->value, remedy);
     }
-    return NULL;
-}
-
-static ashlar_status check_config(const char *path, const ashlar_checkpoint *file,
-                                  const metadata *want) {
-    const char *got;
-    const ashlar_checkpoint_pair *pair = find_difference(file, want, &got);
-    return pair == NULL  ? ASHLAR_OK
-           : got == NULL ? ashlar__fail(ASHLAR_EFORMAT, NO_GOOD, path, pair->key)
-                         : ashlar__fail(ASHLAR_EFORMAT,
-                                        "%s: %s is %.80s there, and %s here; a training goes on "
-                                        "with the options and the data that it began with",
-                                        path, pair->key, got, pair->value);
+    return ASHLAR_OK;
 }
 
 _Static_assert(ASHLAR_TRAIN_RECENT * 2 * 32 <= TEXT_BYTES, "the recent losses fit");
@@ -229,16 +204,12 @@ static void add_position(metadata *f, ashlar_random r) {
 static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
                                 ashlar_batcher *batcher, uint64_t step) {
     metadata here = {.count = 0};
+    char when[48];
     ashlar__batcher_skip(batcher, step);
     add_position(&here, ashlar__batcher_random(batcher));
-    const char *got;
-    const ashlar_checkpoint_pair *pair = find_difference(file, &here, &got);
-    return pair == NULL
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_EFORMAT,
-                              "%s: after %" PRIu64 " batches %s is %.80s there, and %s here; "
-                              "go on with the version of ashlar that wrote the file",
-                              path, step, pair->key, got != NULL ? got : "missing", pair->value);
+    (void)snprintf(when, sizeof when, "after %" PRIu64 " batches ", step);
+    return check_same(path, file, &here, when,
+                      "go on with the version of ashlar that wrote the file");
 }
 
 ashlar_status ashlar__trainer_save(ashlar_trainer *t, const char *path) {
@@ -256,7 +227,8 @@ static ashlar_status load(const char *path, ashlar_trainer *t, const ashlar_chec
     ashlar_train_state state;
     ashlar_training_state saved;
     add_facts(&want, t);
-    ASHLAR_TRY(check_config(path, file, &want));
+    ASHLAR_TRY(check_same(path, file, &want, "",
+                          "a training goes on with the options and the data that it began with"));
     ASHLAR_TRY(read_recent(path, file, &state));
     ASHLAR_TRY(ashlar_training_load(t->arena, t->optimizer, file, t->stream, &saved));
     ASHLAR_FAIL_IF(saved.step >= t->config.steps, ASHLAR_EINVAL,

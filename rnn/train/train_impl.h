@@ -1,6 +1,7 @@
-/* train_impl.h - the struct of a trainer, and what the files that work on it share: train.c
- * (creation, warm-up, report), train_loop.c (step after step), train_step.c (what a step queues),
- * shards.c (sums over ranks), train_checkpoint.c (files) and others (internal). */
+/* train_impl.h - the struct of a trainer, its batches, and what the files that work on it share:
+ * train.c (creation, warm-up, report), train_loop.c (step after step), train_step.c (what a step
+ * queues), batches.c, shards.c (sums over ranks), train_checkpoint.c (files) and others (internal).
+ */
 #ifndef ASHLAR_TRAIN_IMPL_H
 #define ASHLAR_TRAIN_IMPL_H
 
@@ -8,7 +9,7 @@
 
 #include <ashlar/plan.h>
 
-#include "rnn/train/batches.h"
+#include "rnn/data/batcher.h"
 
 /* ---- a step ----
  *
@@ -35,16 +36,6 @@
  * that length is captured anew. Steps that cannot be captured at all stay eager. All padded lengths
  * are captured in the warm-up. */
 
-/* Steps whose batches the host may ask about: one that is waited for, one queued, one drawn. */
-enum { ASHLAR_TRAIN_FLIGHTS = 3 };
-
-/* A captured step of a padded length, on one of the buffers. */
-typedef struct ashlar_step_graph {
-    ashlar_graph *graph; /* NULL: the step is not captured, or cannot be */
-    bool is_tried;
-    uint64_t address_sum; /* of the blocks that the plan gave */
-} ashlar_step_graph;
-
 /* ---- shards: how a batch is divided among ranks, whose gradients become one sum ----
  *
  *     shard s of S        sequences s, s + S, s + 2S, ... of the batch, which is sorted by length:
@@ -61,8 +52,132 @@ typedef struct ashlar_step_graph {
  * the same tree. What a shard computes does not depend on W, nor does the tree: 1, 2, 4, ... S
  * ranks get the same bits.
  *
- * With c = S/W shards of its own a rank holds the sums of at most log2(c) subtrees. Shard i,
- * counted from 0, completes as many subtrees as i has ones at its end. */
+ * With c = S/W shards of its own a rank holds the sums of at most log2(c) subtrees. */
+
+enum { ASHLAR_SHARDS_MOST = 8, ASHLAR_SHARDS_LEVELS = 3 };
+_Static_assert(ASHLAR_SHARDS_MOST == 1 << ASHLAR_SHARDS_LEVELS, "a level for each bit");
+
+/* The split of batches, and this rank's shards of them, that a configuration asks for; `part` is
+ * left at 0. */
+ashlar_batch_split_config ashlar__shards_of(const ashlar_train_config *config);
+
+/* Whether steps must be queued by ashlar__shard_sums_queue(). */
+static inline bool ashlar__shards_are_used(const ashlar_train_config *config) {
+    return config->ranks != NULL || config->shards > 0;
+}
+
+/* ---- batches, on their way from the corpus to the model (batches.c) ----
+ *
+ *     next      drawn into page-locked memory, one of two buffers    on the host
+ *     upload    copied to that buffer's device memory                on the stream of copies
+ *     get       one micro-batch of one part, for a walk of the model
+ *
+ * Most batches have one part. Truncated back-propagation splits a batch into several, each with its
+ * own update of the weights. A batch is drawn when that of the buffer before has been copied, and
+ * copied when all work on that one has run. */
+
+/* FLIGHTS: steps whose batches the host may ask about: one that is waited for, one queued, one
+ * drawn. */
+enum { ASHLAR_BATCHES_BUFFERS = 2, ASHLAR_TRAIN_FLIGHTS = 3 };
+
+/* A batch that was drawn. */
+typedef struct ashlar_drawn_batch {
+    size_t length;          /* of its longest sequence, 1 .. max_length */
+    size_t tokens;          /* of all parts */
+    size_t parts;           /* 1 .. max_parts */
+    size_t *part_tokens;    /* [max_parts] of each part, on all ranks */
+    double epoch;           /* epochs handed out so far, this batch included */
+    ashlar_random position; /* of the batcher's generator, after it */
+} ashlar_drawn_batch;
+
+/* What differs from step to step besides the batch, where batches are padded: read in device memory
+ * by calls that are the same for every step. It lies behind the batch, and is copied with it. */
+typedef struct ashlar_step_values {
+    double rate;      /* the learning rate */
+    uint64_t seed;    /* added to the seeds of parts */
+    double weights[]; /* [max_parts] 1 / the part's tokens */
+} ashlar_step_values;
+
+typedef struct ashlar_batches_buffer {
+    ashlar_batch_split split;
+    int32_t *host;   /* page-locked: the image and the second copy of the lengths (batcher.h) */
+    int32_t *device; /* the image, in device memory */
+    size_t *tokens;  /* [max_parts] of each part, on all ranks */
+    ashlar_step_values *values;          /* in `host`; NULL unless batches are padded */
+    const ashlar_step_values *values_at; /* in `device` */
+} ashlar_batches_buffer;
+
+typedef struct ashlar_batches {
+    const ashlar_corpus *corpus;
+    ashlar_batcher *batcher;
+    bool is_divided; /* ashlar__shards_are_used() */
+    ashlar_batch_split_config split;
+    size_t micro, count;    /* this rank's micro-batches, and the sequences of each */
+    size_t chunk;           /* time steps of a chunk; 0: no chunks */
+    size_t max_length;      /* of a batch, in time steps */
+    size_t max_part_length; /* of a part; lengths up to this are warmed up */
+    size_t max_parts;
+    size_t ranges;  /* of a part's lengths; 0: one */
+    size_t *padded; /* [max_length + 1] the end of a length's range; NULL: batches are not padded */
+    ashlar_drawn_batch drawn[ASHLAR_TRAIN_FLIGHTS]; /* of step s, at s % ASHLAR_TRAIN_FLIGHTS */
+    ashlar_batches_buffer buffers[ASHLAR_BATCHES_BUFFERS]; /* at s % ASHLAR_BATCHES_BUFFERS */
+    /* The rest: from ashlar__batches_take() on */
+    size_t buffer_bytes;  /* of the largest batch, with all that lies behind it */
+    size_t carried_bytes; /* of one set of states; 0: every batch has one part */
+    void *host, *device;
+    char *carried; /* device: two sets for each micro-batch */
+} ashlar_batches;
+
+/* _init: cut the corpus into pieces, and choose how batches are split and padded. _take: take the
+ * buffers' memory, and that of the states between parts, of `carried_bytes` for a set of a
+ * micro-batch. _finish gives all back, in any state; no work may be running, and the allocator is
+ * NULL where none was made. Errors: those of ashlar__batcher_create(), ashlar__shards_check() and
+ * the allocator. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__batches_init(ashlar_batches *batches,
+                                                     const ashlar_corpus *corpus,
+                                                     const ashlar_train_config *config);
+ASHLAR_MUST_CHECK ashlar_status ashlar__batches_take(ashlar_batches *batches,
+                                                     ashlar_allocator *allocator,
+                                                     size_t carried_bytes, ashlar_stream stream);
+void ashlar__batches_finish(ashlar_batches *batches, ashlar_allocator *allocator);
+
+/* Draw the batch of a step into the step's buffer. */
+const ashlar_drawn_batch *ashlar__batches_next(ashlar_batches *batches, size_t step);
+
+/* Put a batch into a buffer: one of the held-out text; for the warm-up one of equal lengths. */
+void ashlar__batches_fill(ashlar_batches *batches, size_t buffer,
+                          const ashlar_batch_split_config *split, const ashlar_batch *batch);
+void ashlar__batches_make_dummy(ashlar_batches *batches, size_t buffer, size_t length);
+
+ASHLAR_MUST_CHECK ashlar_status ashlar__batches_upload(const ashlar_batches *batches,
+                                                       ashlar_device *device, size_t buffer,
+                                                       ashlar_stream stream);
+
+/* Time steps of a part, 1 .. max_part_length. */
+size_t ashlar__batches_length(const ashlar_batches *batches, size_t buffer, size_t part);
+
+/* A micro-batch of a part, as a walk takes it: the tokens, the lengths, the states before and after
+ * it, and the weight of each position if the part's loss is a mean over more than these. The caller
+ * sets the rest. */
+typedef struct ashlar_batch_part {
+    ashlar_model_batch batch; /* its inputs are those below */
+    const void *inputs[ASHLAR_TEXT_INPUT_COUNT];
+} ashlar_batch_part;
+
+void ashlar__batches_get(const ashlar_batches *batches, size_t buffer, size_t micro, size_t part,
+                         ashlar_batch_part *out);
+
+/* A batch of a part's shape, for ashlar_model_dry_run() and ashlar_model_get_need(). */
+ashlar_model_batch ashlar__batches_shape(const ashlar_batches *batches, size_t length);
+
+/* ---- the trainer ---- */
+
+/* A captured step of a padded length, on one of the buffers. */
+typedef struct ashlar_step_graph {
+    ashlar_graph *graph; /* NULL: the step is not captured, or cannot be */
+    bool is_tried;
+    uint64_t address_sum; /* of the blocks that the plan gave */
+} ashlar_step_graph;
 
 /* What it takes to add up gradients and losses. Zeros unless shards are used. */
 typedef struct ashlar_shard_sums {
@@ -94,7 +209,8 @@ typedef struct ashlar_train_outcome {
 struct ashlar_trainer {
     ashlar_train_config config;
     ashlar_device *device;
-    ashlar_driver_counts at_start;
+    ashlar_train_report report; /* of what has run so far */
+    ashlar_driver_counts last;  /* at the end of the last phase */
     ashlar_batches batches;
     ashlar_allocator *allocator;
     ashlar_stream stream;
@@ -104,20 +220,14 @@ struct ashlar_trainer {
     bool drops_alone;    /* dropout sees this rank's sequences alone, with the rank's own seeds */
     uint64_t address_sum; /* of the addresses of blocks that walks and dry runs got */
     size_t longest_part;  /* of the steps so far */
-    char data[ASHLAR_BATCHES_DATA_BYTES]; /* ashlar__batches_describe(); "": not asked for yet */
+    char data[128]; /* what tells the text from others (train_checkpoint.c); "": not asked for */
     ashlar_stream copies;
     ashlar_event forked, joined; /* the copy of the next batch may begin; it is over */
-    ashlar_event done[ASHLAR_BATCHES_BUFFERS];      /* the step on the buffer has run */
-    ashlar_drawn_batch drawn[ASHLAR_TRAIN_FLIGHTS]; /* of step s, at s % ASHLAR_TRAIN_FLIGHTS */
-    size_t *part_tokens;                            /* [flights][max_parts] likewise */
+    ashlar_event done[ASHLAR_BATCHES_BUFFERS]; /* the step on the buffer has run */
     uint64_t event_calls;        /* so far, that record an event or let a stream wait for one */
     uint64_t event_calls_before; /* at the end of the last phase */
     ashlar_step_graph *graphs;   /* [(max_length + 1) * buffers]; NULL: steps are not captured */
-    ashlar_graph_report graph_report;
     ashlar_warmup_options warmup; /* maps lengths to step keys */
-    size_t warmed_count, warmed_least; /* real steps of the warm-up; the shortest one */
-    ashlar_warmup_range *buckets;      /* [bucket_count] */
-    size_t bucket_count;
     ashlar_optimizer *optimizer;
     double *votes;  /* device, as in the outcome; the losses follow it */
     double *losses; /* device, [max_parts] */
@@ -126,7 +236,6 @@ struct ashlar_trainer {
     ashlar_shard_sums sums;      /* zeros unless a batch is divided */
     bool *seen_lengths;          /* [batches.max_length + 1] */
     ashlar_train_state state;    /* after the last step that was waited for */
-    ashlar_leak_monitor *growth; /* watches the memory held between steps */
 };
 
 /* Differences between the seeds of steps and of parts. Odd, so that 2^64 steps have different
@@ -160,13 +269,9 @@ static inline size_t ashlar__train_buffer(size_t step) {
     return step % ASHLAR_BATCHES_BUFFERS;
 }
 
-/* _drawn: the batch of a step. _tokens: the tokens of each of its parts. Both are valid until the
- * batch of step + 3 is drawn. */
+/* The batch of a step, until that of step + 3 is drawn. */
 static inline const ashlar_drawn_batch *ashlar__train_drawn(const ashlar_trainer *t, size_t step) {
-    return &t->drawn[step % ASHLAR_TRAIN_FLIGHTS];
-}
-static inline size_t *ashlar__train_tokens(const ashlar_trainer *t, size_t step) {
-    return t->part_tokens + step % ASHLAR_TRAIN_FLIGHTS * t->batches.max_parts;
+    return &t->batches.drawn[step % ASHLAR_TRAIN_FLIGHTS];
 }
 
 /* _open: set up for steps, with an open model. _close waits for queued work, whose failures are not
@@ -194,13 +299,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_walk(ashlar_trainer *trainer, size
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_take_blocks(ashlar_trainer *trainer, ashlar_walk walk,
                                                           size_t length);
 
-/* Bytes of the block that a walk over a part of `length` takes. */
+/* Bytes of the block that a walk takes over a part of `count` sequences of `length`. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_block_bytes(const ashlar_trainer *trainer,
-                                                          size_t length, uint64_t *bytes);
-
-/* Fill in the report's step_bytes and savings. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_get_savings(const ashlar_trainer *trainer,
-                                                          ashlar_train_report *report);
+                                                          size_t length, size_t count, size_t chunk,
+                                                          uint64_t *bytes);
 
 /* _open: set up for an open model with its weights; every rank then has rank 0's weights. _close is
  * allowed in every state. Errors: those of the functions it calls; ASHLAR_ENOTSUP (on a CUDA device
@@ -219,10 +321,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__shard_sums_queue(ashlar_trainer *trainer
 /* For ashlar_allocator_warmup(): take and give back the blocks of a step. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_dry_run(void *trainer, size_t length);
 
-/* Run the remaining steps for ashlar__trainer_run(), and fill in the report's fields about them. */
+/* Run the remaining steps, and fill in the report's fields about them. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_loop(ashlar_trainer *trainer,
-                                                   ashlar_train_show_fn show, void *context,
-                                                   ashlar_train_report *report);
+                                                   ashlar_train_show_fn show, void *context);
 
 /* A training's file (train_checkpoint.c) is a checkpoint of the model's arena with the optimizer's
  * state. Its metadata has two kinds of keys, all under "ashlar.":

@@ -11,7 +11,7 @@
 /* The mean loss over the batch's tokens. */
 static double loss_of(const ashlar_trainer *t, size_t step) {
     const ashlar_drawn_batch *batch = ashlar__train_drawn(t, step);
-    const size_t *tokens = ashlar__train_tokens(t, step), parts = batch->parts;
+    const size_t *tokens = batch->part_tokens, parts = batch->parts;
     const ashlar_train_outcome *out = ashlar__train_outcome_of(t, ashlar__train_buffer(step));
     double nats = 0;
     for (size_t part = 0; part < parts && parts > 1; part++) {
@@ -24,17 +24,12 @@ typedef struct run {
     ashlar_trainer *trainer;
     ashlar_train_show_fn show;
     void *context;
-    ashlar_train_report *report;
     double start;
     size_t end;       /* the last step */
     uint64_t skipped; /* steps skipped before this run */
     unsigned found;   /* bits of tags that were found to grow and are not shown yet */
-    double start_loss;
     ashlar_train_held held[ASHLAR_TRAIN_FLIGHTS];    /* by step */
     double queued_s;                                 /* when the last step was queued */
-    uint64_t memory_calls;                           /* of the driver, by then */
-    size_t above_since; /* since which step the loss has been above start_loss; 0: it is not */
-    bool was_above;     /* the loss was above for long; this is told only once */
 } run;
 
 /* Whether training cannot go on. With loss scaling, gradients that are not finite do no harm, since
@@ -53,24 +48,6 @@ static double recent_loss(const ashlar_train_state *s) {
     return nats / tokens;
 }
 
-/* A resumed training's loss moves about the one that it had reached before. Up to this many times
- * that loss is no divergence. */
-static const double resumed_margin = 1.1;
-
-/* The step to report, if the loss has now been above the start for long; 0: it has not. */
-static size_t watch_loss(run *r, size_t step) {
-    const double margin = r->report->resumed > 0 ? resumed_margin : 1;
-    if (r->report->loss_last <= margin * r->start_loss) {
-        r->above_since = 0;
-    } else if (r->above_since == 0) {
-        r->above_since = step;
-    }
-    const bool is_long = r->above_since != 0 && step - r->above_since + 1 >= ASHLAR_TRAIN_ABOVE;
-    const bool is_new = is_long && !r->was_above;
-    r->was_above = r->was_above || is_long;
-    return is_new ? r->above_since : 0;
-}
-
 /* Fail, and say the loss and the norm, of which one is not finite, and the last good loss. */
 static ashlar_status fail_lost(const run *r, size_t step, double loss, double norm) {
     const ashlar_trainer *t = r->trainer;
@@ -87,7 +64,7 @@ static ashlar_status fail_lost(const run *r, size_t step, double loss, double no
 /* Add a finished step to the state and the report. */
 static void account(run *r, size_t step, double loss, const ashlar_drawn_batch *batch) {
     ashlar_trainer *t = r->trainer;
-    ashlar_train_report *report = r->report;
+    ashlar_train_report *report = &t->report;
     const size_t recent = step % ASHLAR_TRAIN_RECENT;
     t->state.step = step;
     t->state.tokens[recent] = (double)batch->tokens;
@@ -128,22 +105,18 @@ static ashlar_status finish_step(run *r, size_t step) {
     }
     const ashlar_drawn_batch *batch = ashlar__train_drawn(t, step);
     account(r, step, loss, batch);
-    r->start_loss = r->start_loss > 0 ? r->start_loss : loss;
-    const size_t above_since = watch_loss(r, step);
     if (r->show != NULL) {
         r->show(r->context, &(ashlar_train_progress){.step = step,
                                                      .steps = t->config.steps,
-                                                     .resumed = r->report->resumed,
-                                                     .loss = r->report->loss_last,
+                                                     .resumed = t->report.resumed,
+                                                     .loss = t->report.loss_last,
                                                      .loss_step = loss,
                                                      .epoch = batch->epoch,
                                                      .length = batch->length,
-                                                     .tokens_per_s = r->report->tokens_per_s,
-                                                     .seconds = r->report->seconds,
+                                                     .tokens_per_s = t->report.tokens_per_s,
+                                                     .seconds = t->report.seconds,
                                                      .found = r->found,
-                                                     .growth = r->report->growth,
-                                                     .start = r->start_loss,
-                                                     .above_since = above_since,
+                                                     .growth = t->report.growth,
                                                      .held = r->held[step % ASHLAR_TRAIN_FLIGHTS]});
     }
     r->found = 0;
@@ -177,21 +150,18 @@ static ashlar_status follow(run *r, size_t step) {
 static ashlar_status note_held(run *r, size_t step, const ashlar_stats *stats) {
     ashlar_trainer *t = r->trainer;
     const double now = ashlar__clock_s();
-    ashlar_driver_counts counts;
     uint64_t block_bytes = 0;
-    counts = ashlar_device_get_info(t->device).calls;
     if (step > t->state.step) {
         const size_t length = ashlar__batches_length(&t->batches, ashlar__train_buffer(step), 0);
         t->longest_part = length > t->longest_part ? length : t->longest_part;
-        ASHLAR_TRY(ashlar__train_block_bytes(t, length, &block_bytes));
+        ASHLAR_TRY(
+            ashlar__train_block_bytes(t, length, t->batches.count, t->batches.chunk, &block_bytes));
     }
     r->held[step % ASHLAR_TRAIN_FLIGHTS] =
         (ashlar_train_held){.live_bytes = stats->live_bytes + block_bytes,
                             .reserved_bytes = stats->reserved_bytes,
-                            .memory_calls = counts.memory - r->memory_calls,
                             .seconds = now - r->queued_s};
     r->queued_s = now;
-    r->memory_calls = counts.memory;
     return ASHLAR_OK;
 }
 
@@ -199,26 +169,20 @@ static ashlar_status note_held(run *r, size_t step, const ashlar_stats *stats) {
 static ashlar_status watch_growth(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     ashlar_stats stats;
-    unsigned found = 0;
     ashlar_allocator_get_stats(t->allocator, &stats);
-    ASHLAR_TRY(note_held(r, step, &stats));
-    const ashlar_status status = ashlar__leak_monitor_add(t->growth, step, &stats, &found);
-    ashlar__leak_monitor_get_growth(t->growth, r->report->growth);
-    r->found |= found;
-    return status;
+    r->found |= ashlar__growth_add(t->report.growth, step, &stats);
+    return note_held(r, step, &stats);
 }
 
-ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
-                                 ashlar_train_report *report) {
+ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, void *context) {
+    ashlar_train_report *const report = &t->report;
     const size_t first = t->state.step + 1;
     run r = {.trainer = t,
              .show = show,
              .context = context,
-             .report = report,
              .start = ashlar__clock_s(),
              .end = t->config.steps,
-             .skipped = t->state.optimizer.skipped,
-             .start_loss = t->state.step > 0 ? recent_loss(&t->state) : 0};
+             .skipped = t->state.optimizer.skipped};
     report->sums_before =
         t->config.ranks != NULL ? ashlar_ranks_get_info(t->config.ranks).seconds : 0;
     ASHLAR_TRY(watch_growth(&r, first - 1));

@@ -3,7 +3,6 @@
 #include "rnn/train/train_impl.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -78,16 +77,13 @@ ashlar_status ashlar__train_dry_run(void *user, size_t length) {
 
 /* Draw a step's batch, and write its values where batches are padded. */
 static void draw(ashlar_trainer *t, size_t step) {
-    const size_t buffer = ashlar__train_buffer(step);
-    const ashlar_batches_buffer *const b = &t->batches.buffers[buffer];
-    ashlar_drawn_batch *const drawn = &t->drawn[step % ASHLAR_TRAIN_FLIGHTS];
-    *drawn = ashlar__batches_next(&t->batches, buffer);
-    memcpy(ashlar__train_tokens(t, step), b->tokens, drawn->parts * sizeof *b->tokens);
-    if (b->values != NULL) {
-        b->values->rate = ashlar_schedule_rate(&t->config.schedule, step);
-        b->values->seed = ashlar__train_seed(t, step) - ASHLAR_PART_STRIDE; /* parts have 1 of it */
+    const ashlar_drawn_batch *const drawn = ashlar__batches_next(&t->batches, step);
+    ashlar_step_values *const values = t->batches.buffers[ashlar__train_buffer(step)].values;
+    if (values != NULL) {
+        values->rate = ashlar_schedule_rate(&t->config.schedule, step);
+        values->seed = ashlar__train_seed(t, step) - ASHLAR_PART_STRIDE; /* parts have 1 of it */
         for (size_t part = 0; part < drawn->parts; part++) {
-            b->values->weights[part] = 1 / (double)b->tokens[part];
+            values->weights[part] = 1 / (double)drawn->part_tokens[part];
         }
     }
 }
@@ -114,9 +110,6 @@ static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part, siz
 /* Each part is a step of the allocator, with a plan or without: the warm-up's promise is about such
  * steps. */
 static ashlar_status queue_in_step(ashlar_trainer *t, size_t step, size_t part, size_t parts) {
-    if (t->config.without_warmup) { /* the allocator might plan a step that it is told of */
-        return queue_part(t, step, part, parts);
-    }
     ASHLAR_TRY(ashlar__train_begin_part(t, ashlar__train_buffer(step), part));
     const ashlar_status status = queue_part(t, step, part, parts);
     const ashlar_status ended = ashlar_step_end(t->allocator);
@@ -177,7 +170,7 @@ static size_t graph_places(const ashlar_trainer *t) {
 
 /* Say in the report that steps are queued call by call, and why. */
 static void refuse(ashlar_trainer *t, const char *what, const char *why) {
-    ashlar_graph_report *r = &t->graph_report;
+    ashlar_graph_report *r = &t->report.graphs;
     r->refused++;
     (void)snprintf(r->note, sizeof r->note, "%s%s", what, why);
 }
@@ -199,7 +192,7 @@ static void capture(ashlar_trainer *t, size_t buffer) {
         ashlar_graph_destroy(g->graph);
         g->graph = NULL;
     }
-    t->graph_report.captured += g->graph != NULL;
+    t->report.graphs.captured += g->graph != NULL;
     g->is_tried = true;
     g->address_sum = t->address_sum;
 }
@@ -255,15 +248,13 @@ static ashlar_status launch_or_queue(ashlar_trainer *t, size_t step, bool *is_do
 ashlar_status ashlar__train_queue(ashlar_trainer *t, size_t step) {
     bool is_done = false;
     ASHLAR_TRY(t->graphs != NULL ? launch_or_queue(t, step, &is_done) : queue_step(t, step));
-    t->graph_report.launched += is_done;
-    t->graph_report.eager += !is_done && ashlar__train_pads(&t->config);
+    t->report.graphs.launched += is_done;
+    t->report.graphs.eager += !is_done && ashlar__train_pads(&t->config);
     t->event_calls++;
     return ashlar_event_record(t->device, t->done[ashlar__train_buffer(step)], t->stream);
 }
 
 ashlar_status ashlar__train_open_steps(ashlar_trainer *t) {
-    const size_t parts = ASHLAR_TRAIN_FLIGHTS * t->batches.max_parts;
-    ASHLAR_HOST_NEW(t->part_tokens, parts, "no host memory for %zu parts", parts);
     ASHLAR_TRY(ashlar_stream_create(t->device, &t->copies));
     ASHLAR_TRY(ashlar_event_create(t->device, &t->forked));
     ASHLAR_TRY(ashlar_event_create(t->device, &t->joined));
@@ -290,7 +281,6 @@ void ashlar__train_close_steps(ashlar_trainer *t) {
     ashlar_event_destroy(t->device, t->joined);
     ashlar_event_destroy(t->device, t->forked);
     ashlar_stream_destroy(t->device, t->copies);
-    ashlar__host_free(t->part_tokens);
 }
 
 static void capture_all(ashlar_trainer *t) {
@@ -317,52 +307,4 @@ ashlar_status ashlar__train_begin_steps(ashlar_trainer *t, bool is_planned) {
             ashlar__batches_upload(&t->batches, t->device, ashlar__train_buffer(first), t->stream));
     }
     return ashlar_stream_synchronize(t->device, t->stream);
-}
-
-/* ---- what a step needs ---- */
-
-/* Bytes of the longest part's block, if batches were split otherwise. */
-static ashlar_status bytes_of(const ashlar_trainer *t, size_t length, size_t count, size_t chunk,
-                              uint64_t *bytes) {
-    ashlar_model_batch shape = ashlar__batches_shape(&t->batches, length);
-    ashlar_model_need need;
-    shape.batch = count;
-    shape.chunk = chunk;
-    ASHLAR_TRY(ashlar_model_get_need(t->model, ASHLAR_WALK_TRAIN, &shape, &need));
-    *bytes = need.plan_bytes;
-    return ASHLAR_OK;
-}
-
-ashlar_status ashlar__train_block_bytes(const ashlar_trainer *t, size_t length, uint64_t *bytes) {
-    return bytes_of(t, length, t->batches.count, t->batches.chunk, bytes);
-}
-
-ashlar_status ashlar__train_get_savings(const ashlar_trainer *t, ashlar_train_report *out) {
-    const ashlar_batches *b = &t->batches;
-    const size_t pieces = b->split.pieces, part = b->max_part_length;
-    const ashlar_train_saving options[] = {{"accumulate", pieces == 1 ? 0 : pieces, 0},
-                                           {"bptt", b->split.part, 0},
-                                           {"recompute", b->chunk, 0}};
-    ASHLAR_TRY(bytes_of(t, part, b->count, b->chunk, &out->step_bytes));
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-        if (options[i].value != 0) {
-            ashlar_train_saving *s = &out->savings[out->savings_count++];
-            *s = options[i];
-            ASHLAR_TRY(bytes_of(t, i == 1 ? b->max_length : part,
-                                i == 0 ? b->count * pieces : b->count, i == 2 ? 0 : b->chunk,
-                                &s->bytes));
-        }
-    }
-    return ASHLAR_OK;
-}
-
-ashlar_status ashlar__trainer_list_buffers(ashlar_trainer *t, ashlar_model_buffer *out,
-                                           size_t capacity, ashlar_train_picture *picture) {
-    const ashlar_model_batch shape = ashlar__batches_shape(&t->batches, t->longest_part);
-    ashlar_model_need test;
-    ASHLAR_TRY(ashlar_model_get_need(t->model, ASHLAR_WALK_TRAIN, &shape, &picture->need));
-    ASHLAR_TRY(ashlar_model_get_need(t->model, ASHLAR_WALK_TEST, &shape, &test));
-    picture->forward_phases = test.phases;
-    return ashlar_model_list_buffers(t->model, ASHLAR_WALK_TRAIN, &shape, out, capacity,
-                                     &picture->count);
 }

@@ -32,9 +32,9 @@ static ashlar_status copy_region(const ashlar_trainer *t, ashlar_region region, 
 
 /* Draw the first batch, and compute its first part's loss and gradients. */
 static ashlar_status compute(ashlar_trainer *t, double *loss) {
-    const ashlar_drawn_batch drawn = ashlar__batches_next(&t->batches, 0);
+    const size_t parts = ashlar__batches_next(&t->batches, 0)->parts;
     ASHLAR_TRY(ashlar__batches_upload(&t->batches, t->device, 0, t->stream));
-    ASHLAR_TRY(ashlar__train_clear_sums(t, 0, drawn.parts));
+    ASHLAR_TRY(ashlar__train_clear_sums(t, 0, parts));
     ASHLAR_TRY(ashlar__train_walk(t, 0, 0, ashlar__train_seed(t, 1), t->losses));
     ASHLAR_TRY(ashlar_copy_to_host(t->device, loss, t->losses, sizeof *loss, t->stream));
     return ashlar_stream_synchronize(t->device, t->stream);
@@ -65,7 +65,7 @@ static ashlar_status compare_tensor(const ashlar_tensor_info *info, const void *
     return ASHLAR_OK;
 }
 
-/* The trainer of the device, then that of the CPU; rooms: two, each for a region. */
+/* The trainer of the device, then that of the CPU; the gradients of both go to rooms. */
 static ashlar_status compare(ashlar_trainer *const t[2], char *const rooms[2],
                              ashlar_verification *out) {
     const ashlar_arena *arena = t[0]->arena;
@@ -92,49 +92,44 @@ static ashlar_status compare(ashlar_trainer *const t[2], char *const rooms[2],
     return ASHLAR_OK;
 }
 
-static ashlar_status compare_in_rooms(ashlar_trainer *const t[2], ashlar_verification *out) {
-    const size_t bytes = ashlar_arena_get_info(t[0]->arena).region_bytes[ASHLAR_REGION_PARAMETERS];
-    char *rooms[2] = {ashlar__host_calloc(1, bytes), ashlar__host_calloc(1, bytes)};
-    const ashlar_status status =
-        rooms[0] == NULL || rooms[1] == NULL
-            ? ashlar__fail(ASHLAR_EHOSTMEM, "verify: no host memory for %zu bytes of weights",
-                           bytes)
-            : compare(t, rooms, out);
-    ashlar__host_free(rooms[0]);
-    ashlar__host_free(rooms[1]);
-    return status;
-}
-
-/* A training with nothing that differs between devices, and nothing read or written. */
-static ashlar_train_config plain(const ashlar_train_config *config) {
-    ashlar_train_config c = *config;
-    c.dropout = 0;
-    c.ranks = NULL;
-    c.shards = 0;
-    c.accumulate = 1;
-    c.pads = c.graphs = false;
-    c.resume_file = c.save_file = NULL;
-    c.save_every = 0;
-    return c;
+/* With trainers and rooms that the caller frees, whatever becomes of it. The training has nothing
+ * that differs between devices, and nothing is read or written. */
+static ashlar_status verify(ashlar_device *const devices[2], const ashlar_corpus *corpus,
+                            ashlar_train_config config, ashlar_trainer *trainers[2], char *rooms[2],
+                            ashlar_verification *out) {
+    config.dropout = 0;
+    config.ranks = NULL;
+    config.shards = 0;
+    config.accumulate = 1;
+    config.pads = config.graphs = false;
+    config.resume_file = config.save_file = NULL;
+    config.save_every = 0;
+    for (int k = 0; k < 2; k++) {
+        ASHLAR_TRY(ashlar__trainer_create(devices[k], corpus, &config, &trainers[k]));
+        const size_t bytes =
+            ashlar_arena_get_info(trainers[k]->arena).region_bytes[ASHLAR_REGION_PARAMETERS];
+        ASHLAR_HOST_NEW(rooms[k], bytes, "verify: no host memory for %zu bytes of weights", bytes);
+    }
+    return compare(trainers, rooms, out);
 }
 
 ashlar_status ashlar__train_verify(ashlar_device *device, const ashlar_corpus *corpus,
                                    const ashlar_train_config *config, ashlar_verification *out) {
-    const ashlar_train_config c = plain(config);
-    ashlar_device *cpu = NULL;
+    ashlar_device *devices[2] = {device, NULL};
     ashlar_trainer *trainers[2] = {NULL, NULL};
+    char *rooms[2] = {NULL, NULL};
     ashlar_verification found = {0};
     const ashlar_device_info info = ashlar_device_get_info(device);
     ASHLAR_FAIL_IF(info.kind != ASHLAR_DEVICE_CUDA, ASHLAR_EINVAL,
                    "verify: the device is the CPU; there is nothing to compare it with: give "
                    "--device cuda");
-    ASHLAR_TRY(ashlar_device_open("soft", &cpu));
-    ashlar_status status = ashlar__trainer_create(device, corpus, &c, &trainers[0]);
-    ASHLAR_THEN(status, ashlar__trainer_create(cpu, corpus, &c, &trainers[1]));
-    ASHLAR_THEN(status, compare_in_rooms(trainers, &found));
-    ashlar__trainer_destroy(trainers[1]);
-    ashlar__trainer_destroy(trainers[0]);
-    ashlar_device_close(cpu);
+    ASHLAR_TRY(ashlar_device_open("soft", &devices[1]));
+    const ashlar_status status = verify(devices, corpus, *config, trainers, rooms, &found);
+    for (int k = 0; k < 2; k++) {
+        ashlar__host_free(rooms[k]);
+        ashlar__trainer_destroy(trainers[k]);
+    }
+    ashlar_device_close(devices[1]);
     if (status == ASHLAR_OK) {
         *out = found;
     }

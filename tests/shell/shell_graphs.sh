@@ -76,9 +76,7 @@ check 'without_a_plan_it_says_why_not' says_why
 tells() {
     text launched --graphs >"$scratch/stdout" &&
         grep -e '^A step was 3[.]00 driver calls on average, ' "$scratch/stdout" &&
-        grep -e '^20 steps were one launch each' "$scratch/stdout" &&
-        awk '/^Lengths /, /^$/ { if ($2 == "to") { count++; bad += $6 > 0 && $7 != "1.0" } }
-            END { exit !(count > 0 && bad == 0) }' "$scratch/stdout"
+        grep -e '^20 steps were one launch each' "$scratch/stdout"
 }
 check 'the_words_tell_the_calls_of_a_step' tells
 check_report

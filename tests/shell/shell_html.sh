@@ -22,15 +22,6 @@ check 'a_training_writes_its_page' trains --steps 60 --json "$scratch/r.json"
 check 'it_is_the_viewer_with_the_report_of_json' on_page "d == load('$scratch/r.json')"
 check 'names_of_files_are_escaped' on_page "d['data'] == ['$data'] and 'a<b>' not in page"
 
-# --- ways to take memory ---
-
-check 'four_ways_are_compared' on_page "[w['way'] for w in d['comparison']] ==
-    ['cache', 'warmup', 'plan', 'recompute'] and
-    all(w['ran'] and min(w['ms']) > 0 and len(w['calls']) == 6 for w in d['comparison'])"
-check 'behind_the_warm_up_no_step_calls' on_page \
-    "all(d['comparison'][i]['calls'] == [0] * 6 for i in (1, 2, 3))"
-check 'they_compute_the_same' on_page "len({w['loss'] for w in d['comparison'][:3]}) == 1"
-
 # --- one step, and all of them ---
 
 no_overlap="all(a['address'] + a['bytes'] <= b['address'] or b['address'] + b['bytes'] <= a['address'] or
@@ -45,16 +36,7 @@ check 'what_is_reserved_is_flat' on_page "len(rows(d['memory'])) == 60 and
     len({s['reserved_bytes'] for s in rows(d['memory'])}) == 1 and
     all(s['live_bytes'] <= s['reserved_bytes'] for s in rows(d['memory']))"
 
-# --- larger, and other, trainings ---
-
-# What is left of a way that fails is given back, or the next one would lack it.
-too_large() {
-    (ASHLAR_SOFT=memory=40MiB && export ASHLAR_SOFT && trains --steps 4 --batch 64 \
-        --max-length 256 --recompute auto --quiet) &&
-        on_page "all('memory' in w['why_not'] for w in d['comparison'][:3]) and
-            [w['ran'] for w in d['comparison']] == [False] * 3 + [True]"
-}
-check 'what_does_not_fit_is_said' too_large
+# --- the training is the one without a page ---
 
 changes_no_loss() {
     trains --steps 8 --quiet --losses "$scratch/with" && timeout 60 "$train" --data "$data" \

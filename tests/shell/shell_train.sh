@@ -94,7 +94,7 @@ check 'every_step_is_replayed' is steps_replayed 12
 saves() { # JSON OPTION...
     report=$1
     small "$@" --seed 7 >"$scratch/stdout" &&
-        json_holds "$report" 'r["step_bytes"] == r["bound_bytes"] and r["plan_misses"] == 0 and
+        json_holds "$report" 'r["plan_bytes"] == r["bound_bytes"] and r["plan_misses"] == 0 and
             r["driver_calls_after_warmup"] == 0'
 }
 is_near() { # JSON: its loss is that of the first training, to rounding
@@ -105,15 +105,15 @@ print(a, b)
 sys.exit(not abs(a - b) < 1e-5 * a)
 END
 }
-whole=$(value "$scratch/a.json" step_bytes)
+whole=$(value "$scratch/a.json" plan_bytes)
 check 'a_batch_is_worked_off_in_pieces' saves "$scratch/saved.json" --accumulate 4
 check 'the_report_says_it_too' json_holds "$scratch/saved.json" \
-    "r['step_bytes_without'] == {'accumulate': $whole} and r['step_bytes'] < 0.3 * $whole"
+    "r['step_bytes_without'] == {'accumulate': $whole} and r['plan_bytes'] < 0.3 * $whole"
 check 'pieces_change_no_loss_but_by_rounding' is_near "$scratch/saved.json"
 check 'activations_are_recomputed' saves "$scratch/saved.json" --recompute auto
 check 'in_chunks_of_about_two_roots' json_holds "$scratch/saved.json" 'r["config"]["recompute"] == 16'
 check 'that_saves_more_than_half' json_holds "$scratch/saved.json" \
-    "r['step_bytes_without'] == {'recompute': $whole} and r['step_bytes'] < 0.5 * $whole"
+    "r['step_bytes_without'] == {'recompute': $whole} and r['plan_bytes'] < 0.5 * $whole"
 check 'recomputing_changes_no_loss_but_by_rounding' is_near "$scratch/saved.json"
 
 snapshot_is_made() { # what the model holds, and the trace that the environment asked for

@@ -35,25 +35,45 @@ static bool open_corpus(void) {
     return unlink(path) == 0 && opened;
 }
 
-/* A batcher and a batch of buffers of exactly the promised size. */
+/* A batcher, and the batch that it drew last, written out: inputs and targets [T, B]. */
 typedef struct fixture {
     ashlar_batcher *batcher;
-    ashlar_batch batch;
+    struct {
+        int32_t *inputs, *targets, *lengths;
+        size_t steps, tokens;
+        double epoch;
+    } batch;
+    size_t columns;
+    int32_t *image;
 } fixture;
 
 static bool set_up_with(fixture *f, const ashlar_batcher_config *config) {
-    const size_t batch = config->batch;
-    *f = (fixture){0};
+    *f = (fixture){.columns = config->batch};
     if (ashlar__batcher_create(corpus, config, &f->batcher) != ASHLAR_OK) {
         return false;
     }
-    f->batch.inputs = malloc(ashlar__batcher_array_bytes(f->batcher));
-    f->batch.targets = malloc(ashlar__batcher_array_bytes(f->batcher));
-    f->batch.lengths = malloc(batch * sizeof(int32_t));
+    const ashlar_batch_split_config whole = {.batch = f->columns};
+    const ashlar_batch_split most =
+        ashlar__batch_split_make(&whole, ashlar__batcher_max_steps(f->batcher));
+    f->image = malloc((most.image + most.extra) * sizeof *f->image);
+    return f->image != NULL;
+}
+
+static void draw(fixture *f) {
+    const ashlar_batch batch = ashlar__batcher_next(f->batcher);
+    const ashlar_batch_split_config whole = {.batch = f->columns};
+    const ashlar_batch_split split = ashlar__batch_split_make(&whole, batch.steps);
+    const ashlar_batch_window at = ashlar__batch_split_window(&split, 0, 0);
+    CHECK_ZU(batch.count, f->columns);
     /* Garbage that padding must overwrite. */
-    memset(f->batch.inputs, 0x55, ashlar__batcher_array_bytes(f->batcher));
-    memset(f->batch.targets, 0x55, ashlar__batcher_array_bytes(f->batcher));
-    return true;
+    memset(f->image, 0x55, (split.image + split.extra) * sizeof *f->image);
+    ashlar__batch_split_fill(&split, corpus, &batch, f->image);
+    f->batch.inputs = f->image + at.inputs;
+    f->batch.targets = f->image + at.targets;
+    f->batch.lengths = f->image + at.lengths;
+    f->batch.steps = batch.steps;
+    f->batch.tokens = batch.tokens;
+    f->batch.epoch = batch.epoch;
 }
 
 static bool set_up(fixture *f, size_t batch, size_t max_steps, size_t window, uint64_t seed) {
@@ -63,9 +83,7 @@ static bool set_up(fixture *f, size_t batch, size_t max_steps, size_t window, ui
 }
 
 static void tear_down(fixture *f) {
-    free(f->batch.inputs);
-    free(f->batch.targets);
-    free(f->batch.lengths);
+    free(f->image);
     ashlar__batcher_destroy(f->batcher);
 }
 
@@ -106,10 +124,8 @@ CASE(a_batch_is_whole_records_longest_first_and_padded) {
     REQUIRE(open_f(BATCH, 1000, 3, 1));
     CHECK_ZU(ashlar__batcher_max_steps(f.batcher), LONGEST_RECORD + 1);
     CHECK_ZU(ashlar__batcher_piece_count(f.batcher), RECORDS);
-    CHECK_ZU(ashlar__batcher_array_bytes(f.batcher),
-             (LONGEST_RECORD + 1) * BATCH * sizeof(int32_t));
     for (int i = 0; i < 50; i++) {
-        ashlar__batcher_next(f.batcher, &f.batch);
+        draw(&f);
         size_t tokens = 0;
         for (size_t j = 0; j < BATCH; j++) {
             CHECK(record_of_column(BATCH, j) >= 0);
@@ -173,7 +189,7 @@ static void check_pieces(size_t given) {
     CHECK_ZU(ashlar__batcher_piece_count(f.batcher), want);
     CHECK_ZU(ashlar__batcher_max_steps(f.batcher), MAX);
     for (size_t n = 0; n < want; n++) {
-        ashlar__batcher_next(f.batcher, &f.batch);
+        draw(&f);
         CHECK(note_piece(taken));
     }
     CHECK_NEAR(f.batch.epoch, 1, 1e-12, 0);
@@ -205,7 +221,7 @@ CASE(each_piece_comes_once_an_epoch_with_others_of_its_length) {
         for (size_t i = 0; i < WINDOWS; i++) {
             int32_t first[WINDOW], last[WINDOW];
             for (size_t w = 0; w < WINDOW; w++) {
-                ashlar__batcher_next(f.batcher, &f.batch);
+                draw(&f);
                 first[w] = f.batch.lengths[0];
                 last[w] = f.batch.lengths[BATCH - 1];
                 for (size_t j = 0; j < BATCH; j++) {
@@ -229,16 +245,25 @@ CASE(what_is_skipped_is_what_would_come) {
     REQUIRE(open_f(RECORDS * 2, 1000, 3, 4)); /* fewer pieces than a batch has: each comes twice */
     REQUIRE(set_up(&other, RECORDS * 2, 1000, 3, 4));
     for (size_t i = 0; i < 5; i++) {
-        ashlar__batcher_next(other.batcher, &other.batch);
+        draw(&other);
     }
     ashlar__batcher_skip(f.batcher, 4);
-    ashlar__batcher_next(f.batcher, &f.batch);
+    draw(&f);
     const ashlar_random a = ashlar__batcher_random(f.batcher);
     const ashlar_random b = ashlar__batcher_random(other.batcher);
     CHECK(memcmp(&a, &b, sizeof a) == 0 && f.batch.epoch == 10);
     CHECK(memcmp(f.batch.inputs, other.batch.inputs,
                  f.batch.steps * RECORDS * 2 * sizeof(int32_t)) == 0);
     tear_down(&other);
+}
+
+CASE(a_dummy_has_equal_lengths_and_changes_no_draw) {
+    REQUIRE(open_f(5, 1000, 3, 6));
+    const ashlar_random before = ashlar__batcher_random(f.batcher);
+    const ashlar_batch dummy = ashlar__batcher_dummy(f.batcher, LONGEST_RECORD + 1);
+    CHECK(dummy.steps == LONGEST_RECORD + 1 && dummy.tokens == 5 * dummy.steps && dummy.count == 5);
+    const ashlar_random after = ashlar__batcher_random(f.batcher);
+    CHECK(memcmp(&before, &after, sizeof after) == 0);
 }
 
 CASE(bad_sizes_are_refused) {

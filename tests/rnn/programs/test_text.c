@@ -99,7 +99,7 @@ CASE(a_terminal_gets_no_control_characters) {
 
 /* ---- what it takes ---- */
 
-/* The text is as long as the early look and much longer: nothing grows, and nobody asks. */
+/* However long the text: nothing grows, and nobody asks. */
 static void check_constant(const ashlar_text_config *config) {
     ashlar_text_report r = {.bytes = 77};
     REQUIRE(open_model("memory=64MiB"));
@@ -109,8 +109,6 @@ static void check_constant(const ashlar_text_config *config) {
     CHECK_ZU(r.bytes, config->bytes);
     CHECK(r.seconds > 0);
     CHECK(r.start.live_bytes > before && r.start.alloc_count > 0);
-    CHECK_ZU(r.early.live_bytes, r.start.live_bytes);
-    CHECK_ZU(r.early.reserved_bytes, r.start.reserved_bytes);
     CHECK_ZU(r.end.live_bytes, r.start.live_bytes);
     CHECK_ZU(r.end.reserved_bytes, r.start.reserved_bytes);
     CHECK_ZU(r.end.alloc_count, r.start.alloc_count + config->bytes); /* a block for each walk */
@@ -128,11 +126,11 @@ CASE(no_length_of_text_takes_memory_with_any_cell) {
     for (int cell = 0; cell < ASHLAR_RNN_CELL_COUNT; cell++) {
         for (size_t projection = 0; projection <= (cell == ASHLAR_RNN_LSTM ? 7 : 0);
              projection += 7) {
-            ashlar_text_config config = config_of("\1\2\3", ASHLAR_TEXT_EARLY_BYTES);
+            ashlar_text_config config = config_of("\1\2\3", 1000);
             model_config.cell = (ashlar_rnn_cell)cell;
             model_config.projection = projection;
             check_constant(&config);
-            config.bytes = 3 * ASHLAR_TEXT_EARLY_BYTES;
+            config.bytes = 3000;
             config.sampler.sampling.top_k = 5;
             config.sampler.sampling.top_p = 0.9;
             check_constant(&config);
@@ -184,7 +182,6 @@ static const ashlar_text_report made_report = {
     .bytes = 4000,
     .seconds = 2,
     .start = {.live_bytes = 10, .reserved_bytes = 20, .alloc_count = 3},
-    .early = {.live_bytes = 11, .reserved_bytes = 21, .alloc_count = 4},
     .end = {.live_bytes = 12, .reserved_bytes = 22, .alloc_count = 9},
     .calls = {.management = 321, .work = 50, .wait = 60},
 };
@@ -206,8 +203,6 @@ CASE(the_report_has_each_number_under_its_name) {
     check_real(document, "bytes_per_s", 2000);
     check_uint(document, "live_start_bytes", 10);
     check_uint(document, "reserved_start_bytes", 20);
-    check_uint(document, "live_after_1000_bytes", 11);
-    check_uint(document, "reserved_after_1000_bytes", 21);
     check_uint(document, "live_end_bytes", 12);
     check_uint(document, "reserved_end_bytes", 22);
     check_uint(document, "allocations_after_start", 6);
@@ -225,18 +220,6 @@ CASE(the_report_has_each_number_under_its_name) {
     check_real(config, "top_p", 0.5);
     check_uint(config, "seed", 21);
     check_uint(config, "prime_bytes", 2);
-}
-
-CASE_WITH(a_short_text_has_no_early_look_to_report, open_byte_model()) {
-    ashlar_text_report report = made_report;
-    report.bytes = ASHLAR_TEXT_EARLY_BYTES - 1;
-    REQUIRE(open_report(&report));
-    CHECK(json_member(document, "live_after_1000_bytes")->kind == ASHLAR_JSON_NULL);
-    CHECK(json_member(document, "reserved_after_1000_bytes")->kind == ASHLAR_JSON_NULL);
-    check_uint(document, "live_end_bytes", 12);
-    report.bytes = ASHLAR_TEXT_EARLY_BYTES;
-    REQUIRE(open_report(&report));
-    check_uint(document, "live_after_1000_bytes", 11);
 }
 
 CASE_WITH(a_report_that_cannot_be_written_is_an_error, open_byte_model()) {

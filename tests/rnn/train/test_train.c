@@ -25,7 +25,8 @@ typedef struct loop {
     ashlar_arena *arena; /* its own */
     ashlar_optimizer *optimizer;
     ashlar_batch batch;
-    int32_t *inputs, *targets, *lengths; /* device */
+    int32_t image[2 * MAX_LENGTH * BATCH + 2 * BATCH]; /* of the whole batch, in one part */
+    int32_t *inputs, *targets, *lengths;               /* device */
     double *loss;                        /* device */
     unsigned char *sets[MAX_LENGTH + 1]; /* device: the states before each part */
     size_t part;                         /* its length */
@@ -39,7 +40,7 @@ static double run_part(loop *r, const ashlar_train_config *c, size_t step, size_
     int32_t host_lengths[BATCH];
     *tokens = 0;
     for (size_t b = 0; b < BATCH; b++) {
-        const int32_t left = r->batch.lengths[b] - (int32_t)first;
+        const int32_t left = (int32_t)r->batch.pieces[b].steps - (int32_t)first;
         r->lengths[b] = left < 0 ? 0 : left > (int32_t)r->part ? (int32_t)r->part : left;
         host_lengths[b] = r->lengths[b] == 0 ? 1 : r->lengths[b];
         *tokens += (size_t)r->lengths[b];
@@ -66,8 +67,11 @@ static double run_part(loop *r, const ashlar_train_config *c, size_t step, size_
 static double run_batch(loop *r, const ashlar_train_config *c, size_t step) {
     const size_t grid = r->batch.steps * BATCH * sizeof(int32_t);
     double nats = 0;
-    memcpy(r->inputs, r->batch.inputs, grid);
-    memcpy(r->targets, r->batch.targets, grid);
+    const ashlar_batch_split_config whole = {.batch = BATCH};
+    const ashlar_batch_split split = ashlar__batch_split_make(&whole, r->batch.steps);
+    ashlar__batch_split_fill(&split, corpus, &r->batch, r->image);
+    memcpy(r->inputs, r->image, grid);
+    memcpy(r->targets, r->image + r->batch.steps * BATCH, grid);
     const size_t parts = (r->batch.steps + r->part - 1) / r->part;
     double loss = 0;
     for (size_t part = 0; part < parts; part++) {
@@ -118,15 +122,14 @@ static void close_loop(loop *r) {
 }
 
 static void run_reference(reference *r, const ashlar_train_config *c) {
-    static int32_t inputs[MAX_LENGTH * BATCH], targets[MAX_LENGTH * BATCH], lengths[BATCH];
     const ashlar_batcher_config batcher_config = {
         .batch = c->batch, .max_steps = c->max_length, .seed = c->seed};
-    loop l = {.batch = {.inputs = inputs, .targets = targets, .lengths = lengths}};
+    loop l = {0};
     ashlar_batcher *batcher = NULL;
     REQUIRE(ashlar__batcher_create(corpus, &batcher_config, &batcher) == ASHLAR_OK);
     open_loop(&l, c);
     for (size_t i = 0; i < c->steps; i++) {
-        ashlar__batcher_next(batcher, &l.batch);
+        l.batch = ashlar__batcher_next(batcher);
         r->losses[i] = run_batch(&l, c, i + 1);
         r->tokens[i] = (double)l.batch.tokens;
         r->lengths[i] = l.batch.steps;

@@ -50,33 +50,6 @@ CASE(a_learning_rate_that_diverges_is_an_error) {
     CHECK_ZU(report.steps, 77);
 }
 
-typedef struct climb {
-    size_t told, at, since; /* how often, at which step the last time */
-    double start, loss;
-} climb;
-
-static void note_climb(void *context, const ashlar_train_progress *progress) {
-    climb *c = context;
-    if (progress->above_since != 0) {
-        *c = (climb){c->told + 1, progress->step, progress->above_since, progress->start,
-                     progress->loss};
-    }
-}
-
-/* A loss that stays above its start, though it is a number, is told once, after so many steps. */
-CASE(a_loss_that_stays_above_its_start_is_told) {
-    ashlar_train_config config = small_config(2 * ASHLAR_TRAIN_ABOVE + 20);
-    climb c = {0};
-    config.schedule.rate = 50;
-    REQUIRE(open_text("memory=256MiB"));
-    REQUIRE(open_trainer(&config) == ASHLAR_OK);
-    CHECK(ashlar__trainer_run(trainer, note_climb, &c, &report) == ASHLAR_OK);
-    CHECK_ZU(c.told, 1);
-    CHECK(c.since >= 2 && c.at == c.since + ASHLAR_TRAIN_ABOVE - 1);
-    CHECK_NEAR(c.start, report.loss_first, 0, 0);
-    CHECK(c.loss > c.start);
-}
-
 CASE_WITH(bad_configurations_are_refused, open_text("memory=256MiB")) {
     report = (ashlar_train_report){.steps = 77};
     for (int i = 0; i < 6; i++) {
