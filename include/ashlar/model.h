@@ -100,7 +100,7 @@ typedef struct ashlar_embedding_args {
     const int32_t *lengths; /* [B], each 0..T; NULL: all are T */
     size_t classes;         /* V, 1.. */
     size_t width;           /* E, 1.. */
-    const int32_t *tokens;  /* [T, B], each 0..V-1 up to its length (asserted on the CPU) */
+    const int32_t *tokens;  /* [T, B], each 0..V-1 up to its length: see below */
     const void *table;      /* [V, E]    forward */
     void *out;              /* [T, B, E] forward; 0 past the lengths */
     const void *dout;       /* [T, B, E] backward */
@@ -109,6 +109,9 @@ typedef struct ashlar_embedding_args {
 
 /* Forward: out = the row of the table that the position's token names. Backward: add each row of
  * dout to its token's row of dtable, in the order of positions.
+ *
+ * A token that is no class is found when the work runs: a software device is lost then, and its
+ * later calls fail with ASHLAR_EDRIVER and a line that says so. A CUDA device skips such rows.
  *
  * Cost: to keep that order, a CUDA device compares every token with every row, V * T * B times. If
  * that is much, and 4 * (V + T * B) bytes fit the memory of ashlar_ops_set_work(), it links the
@@ -153,7 +156,7 @@ typedef struct ashlar_cross_entropy_args {
     const int32_t *lengths; /* [B], each 0..T; NULL: all are T */
     size_t classes;         /* V, 1.. */
     const void *logits;     /* [T, B, V] */
-    const int32_t *targets; /* [T, B], below V (asserted on the CPU); negative: ignored */
+    const int32_t *targets; /* [T, B], below V: see below; negative: ignored */
     double weight; /* of each valid position; 0: 1 / their number, or with weights of their own or
                     * of their targets 1 / the sum of these, so that loss is a mean */
     const double *weight_at; /* device memory from which the weight is read when the pass runs, for
@@ -175,7 +178,7 @@ typedef struct ashlar_cross_entropy_args {
  * the position's and the class's weight; dlogits = the gradient of what is added, times the scale.
  * Smoothing s and class weights c are those of PyTorch's CrossEntropyLoss: with p =
  * softmax(logits), a position's loss is -(1 - s) c[target] log p[target] - s / V * the sum over v
- * of c[v] log p[v].
+ * of c[v] log p[v]. A target of V and more has the effect of a token that is no class.
  *
  * Errors: also ASHLAR_EINVAL (smoothing). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_cross_entropy(
