@@ -702,7 +702,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_commit(ashlar_model *mod
 /* The arena of the weights, to which buckets may be given before commit. Ownership: the model's. */
 ASHLAR_API ashlar_arena *ashlar_model_arena(const ashlar_model *model);
 
-/* Draw all weights, as ashlar_init_weights() in the order of the layers. */
+/* Draw all weights, as ashlar_init_weights() in the order of the layers. Biases of layers whose
+ * matrix is tied to another layer's stay 0, as do vectors of the caller's operations. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_init(ashlar_model *model,
                                                              ashlar_init_rule rule, uint64_t seed,
                                                              ashlar_stream stream);

@@ -17,14 +17,25 @@ static size_t positions(const ashlar_extent *e) {
     return e->steps * e->rows;
 }
 
-/* The weight `name`.`part` of a layer. */
-static size_t weight_of(ashlar_model *m, const char *name, const char *part, ashlar_part_kind kind,
-                        size_t rows, size_t width) {
+/* The weight `name`.weight of a layer. */
+static size_t weight_of(ashlar_model *m, const char *name, ashlar_part_kind kind, size_t rows,
+                        size_t width) {
     char full[NAME_BYTES];
-    (void)snprintf(full, sizeof full, "%s.%s", name, part);
+    (void)snprintf(full, sizeof full, "%s.weight", name);
     return ashlar__model_weight(
-        m, &(ashlar_model_weight){
-               .name = full, .kind = kind, .rows = rows, .width = width, .is_bias = width == 0});
+        m, &(ashlar_model_weight){.name = full, .kind = kind, .rows = rows, .width = width});
+}
+
+/* The bias `name`.bias of a layer. One whose matrix is tied to another layer's stands behind any
+ * weight, with which it must not be drawn: it stays 0. */
+static size_t bias_of(ashlar_model *m, const char *name, size_t matrix, size_t rows) {
+    char full[NAME_BYTES];
+    (void)snprintf(full, sizeof full, "%s.bias", name);
+    return ashlar__model_weight(
+        m, &(ashlar_model_weight){.name = full,
+                                  .kind = ASHLAR_PART_WEIGHT,
+                                  .rows = rows,
+                                  .is_bias = matrix + 1 == m->root->weight_count});
 }
 
 /* Whether a layer can be declared: its inputs are good, and its name fits. */
@@ -77,7 +88,7 @@ ashlar_tensor *ashlar_model_embedding(ashlar_model *m, const char *name, ashlar_
                                         .user = m->ops,
                                         .is_local = true,
                                         .reads_inputs = 1};
-    const size_t weight = weight_of(m, name, "weight", ASHLAR_PART_EMBEDDING, classes, width);
+    const size_t weight = weight_of(m, name, ASHLAR_PART_EMBEDDING, classes, width);
     return ashlar__model_one(m, &operation, name, &tokens, 1, tokens->axis, width, &weight, 1);
 }
 
@@ -133,9 +144,8 @@ static ashlar_tensor *add_linear(ashlar_model *m, const char *name, ashlar_tenso
                                         .destroy = ashlar__host_free,
                                         .is_local = true,
                                         .reads_inputs_for_weights = 1};
-    const size_t weights[] = {weight_of(m, name, "weight", ASHLAR_PART_WEIGHT, width, x->width),
-                              has_bias ? weight_of(m, name, "bias", ASHLAR_PART_WEIGHT, width, 0)
-                                       : 0};
+    const size_t matrix = weight_of(m, name, ASHLAR_PART_WEIGHT, width, x->width);
+    const size_t weights[] = {matrix, has_bias ? bias_of(m, name, matrix, width) : 0};
     return ashlar__model_one(m, &operation, name, &x, 1, x->axis, width, weights, has_bias ? 2 : 1);
 }
 

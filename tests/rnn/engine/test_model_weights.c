@@ -167,6 +167,34 @@ CASE(a_tied_weight_is_one_tensor) {
     CHECK(ashlar_arena_tensor_count(ashlar_model_arena(model)) == 2);
 }
 
+/* A projection, and behind it a layer that has the table's weight and a bias of its own. */
+CASE(a_bias_is_drawn_with_its_own_matrix_alone) {
+    enum { CLASSES = 5, WIDTH = 3 };
+    size_t tensor;
+    REQUIRE(open_tied());
+    ashlar_tensor *x = ashlar_model_input(model, "tokens", ASHLAR_AXIS_NONE, 0);
+    x = ashlar_model_embedding(model, "table", x, CLASSES, WIDTH);
+    x = ashlar_model_linear(model, "projection", x, WIDTH, false);
+    ashlar_model_tie(model, "out.weight", "table.weight");
+    x = ashlar_model_linear(model, "out", x, CLASSES, true);
+    ashlar_model_linear(model, "last", x, CLASSES, true);
+    REQUIRE(ashlar_model_commit(model, ASHLAR_REGIONS_ALL, NULL) == ASHLAR_OK);
+    REQUIRE(ashlar_model_init(model, ASHLAR_INIT_PYTORCH, 1, NULL) == ASHLAR_OK);
+    REQUIRE(ashlar_stream_synchronize(device, NULL) == ASHLAR_OK);
+    static const struct {
+        const char *name;
+        bool is_drawn;
+    } biases[] = {{"out.bias", false}, {"last.bias", true}};
+    for (size_t i = 0; i < 2; i++) {
+        REQUIRE(ashlar_arena_find(ashlar_model_arena(model), biases[i].name, &tensor) == ASHLAR_OK);
+        const float *bias =
+            ashlar_arena_view(ashlar_model_arena(model), ASHLAR_REGION_PARAMETERS, tensor);
+        for (size_t k = 0; k < CLASSES; k++) {
+            CHECK((bias[k] != 0) == biases[i].is_drawn);
+        }
+    }
+}
+
 CASE(a_tie_that_no_layer_takes_is_refused) {
     static const struct {
         const char *tensor, *is, *said;
