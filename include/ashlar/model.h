@@ -742,7 +742,8 @@ typedef struct ashlar_model_batch {
     double *loss;                 /* device; TRAIN and TEST */
     const double *scale;          /* device: multiplies the gradients; NULL: 1 */
     double weight;           /* of each valid position of the losses; 0: 1 / their number in this
-                              * batch. Give 1 / that of all where a step has several batches */
+                              * batch. Give 1 / that of all where a step has several batches, and
+                              * with chunks */
     const double *weight_at; /* device: the weight, read when the work runs; NULL: `weight` */
     uint64_t seed;           /* of dropout; 0: drawn, another one for each walk */
     const uint64_t *seed_at; /* device: added to the seed, read when the work runs. With this,
@@ -764,10 +765,12 @@ typedef struct ashlar_model_batch {
 /* Queue a walk.
  *
  * Stream: queued; the memory is taken for `stream`.
- * Errors: ASHLAR_EINVAL (not committed; a size; a length outside 1..T; a buffer that is NULL or, on
- *         a software device, in the wrong memory: the detail names it; TRAIN: no gradients in the
- *         arena; chunks of a model that cannot be cut), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, and
- *         those of ashlar_alloc() and of the operations. Some gradients may have been written then.
+ * Errors: ASHLAR_EINVAL (not committed; a size; a length outside 1..T; a weight that is negative or
+ *         not finite; a buffer that is NULL or, on a software device, in the wrong memory: the
+ *         detail names it; before and after overlap; TRAIN: no gradients in the arena; chunks
+ *         without a weight, or of a model that cannot be cut), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM,
+ *         and those of ashlar_alloc() and of the operations. Some gradients may have been written
+ *         then.
  * Cost:   a shape of batch that is new is packed first, in up to 20 ms. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_run(ashlar_model *model, ashlar_walk walk,
                                                             const ashlar_model_batch *batch,

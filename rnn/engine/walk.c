@@ -2,6 +2,7 @@
  * phase on it, chunk by chunk if asked, and gives the block back. */
 #include "rnn/engine/engine.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "allocator/base/checked.h"
@@ -148,6 +149,19 @@ static bool reads(const ashlar_walking *w, const ashlar_tensor *input) {
     return w->table->tensors[input->index].is_read;
 }
 
+/* A loss that is a mean of its own in each chunk would not be that of the batch. */
+static ashlar_status check_weight(const ashlar_walking *w) {
+    const double weight = w->batch->weight;
+    ASHLAR_FAIL_IF(!(weight >= 0 && weight < INFINITY), ASHLAR_EINVAL,
+                   "model: the weight of a position is %g; give a finite one, or 0 for a mean",
+                   weight);
+    ASHLAR_FAIL_IF(w->chunk_count > 1 && weight == 0 && w->batch->weight_at == NULL, ASHLAR_EINVAL,
+                   "model: chunks of %zu steps need a weight, for none knows the mean of the whole "
+                   "batch: give 1 / its number of valid positions",
+                   w->plan->shape.chunk);
+    return ASHLAR_OK;
+}
+
 static ashlar_status check_memory(const ashlar_walking *w) {
     const ashlar_model *m = w->model;
     const ashlar_model_batch *b = w->batch;
@@ -159,6 +173,7 @@ static ashlar_status check_memory(const ashlar_walking *w) {
                                        {"before", b->before, w->plan->carried, false},
                                        {"after", b->after, w->plan->carried, false},
                                        {0}};
+    ASHLAR_TRY(check_weight(w));
     for (ashlar_axis axis = ASHLAR_AXIS_TIME; axis < m->axis_count; axis++) {
         ASHLAR_TRY(w->extents[axis].steps > 0 ? check_lengths(w, axis) : ASHLAR_OK);
     }
@@ -175,7 +190,14 @@ static ashlar_status check_memory(const ashlar_walking *w) {
             ASHLAR_TRY(check_tensor(w, m->outputs[i], b->outputs[i]));
         }
     }
-    return ashlar__check_operands(m->device, "ashlar_model_run", operands);
+    ASHLAR_TRY(ashlar__check_operands(m->device, "ashlar_model_run", operands));
+    const uintptr_t before = (uintptr_t)b->before, after = (uintptr_t)b->after;
+    ASHLAR_FAIL_IF(before != 0 && after != 0 && before < after + w->plan->carried &&
+                       after < before + w->plan->carried,
+                   ASHLAR_EINVAL,
+                   "model: before and after overlap; give two buffers of %zu bytes, and swap them",
+                   w->plan->carried);
+    return ASHLAR_OK;
 }
 
 /* ---- one call of an operation ---- */

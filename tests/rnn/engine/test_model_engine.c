@@ -398,6 +398,24 @@ CASE_WITH(an_operation_of_the_callers_is_one_of_the_models, open_model(DEVICE, 1
     CHECK_NEAR(*loss, expected_loss, 1e-13, 1e-13);
     give((void *)state);
 }
+    b.chunk = 1;
+    b.weight = 0; /* each chunk would have a mean of its own */
+    CHECK_FAILS(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]), ASHLAR_EINVAL,
+                "chunks of 1 steps need a weight");
+    b.weight = 0.1;
+    ashlar_model_need need;
+    REQUIRE(ashlar_model_get_need(model, ASHLAR_WALK_TRAIN, &b, &need) == ASHLAR_OK);
+    char *const set = (char *)take(2 * need.carried_bytes, streams[0]);
+    memset(set, 0, 2 * need.carried_bytes);
+    b.before = set;
+    b.after = set + need.carried_bytes - sizeof(double);
+    CHECK_FAILS(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]), ASHLAR_EINVAL,
+                "before and after overlap");
+    b.after = set + need.carried_bytes;
+    CHECK(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    give((void *)set);
+    b.before = b.after = NULL;
 
 /* ---- losses and dropouts ---- */
 
@@ -498,6 +516,7 @@ static void check_places(bool in_chunks) {
         give(outputs[i]);
     }
     close_model();
+        b.weight = 0.5; /* chunks need one */
 }
 
 CASE(each_dropout_draws_for_itself) {
@@ -563,6 +582,9 @@ CASE(a_batch_that_cannot_be_is_refused_by_name) {
     REFUSED(ASHLAR_WALK_PREDICT, ASHLAR_EINVAL, "nothing to predict", (void)0);
     REFUSED(ASHLAR_WALK_PREDICT, ASHLAR_EINVAL, "not made in chunks", b.chunk = 1);
     REFUSED(ASHLAR_WALK_COUNT, ASHLAR_EINVAL, "is no walk", (void)0);
+    INVALID("the weight of a position is -1", b.weight = -1);
+    INVALID("the weight of a position is nan", b.weight = NAN);
+    INVALID("the weight of a position is inf", b.weight = INFINITY);
     REFUSED(ASHLAR_WALK_TRAIN, ASHLAR_EOVERFLOW, "too large", b.batch = SIZE_MAX / 2);
     REFUSED(ASHLAR_WALK_TRAIN, ASHLAR_EOVERFLOW, "", b.batch = SIZE_MAX / 512);
     good.batch = 1 << 20;
