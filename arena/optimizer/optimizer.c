@@ -303,6 +303,10 @@ const double *ashlar_optimizer_loss_scale_address(const ashlar_optimizer *o) {
     return &o->scalars->state.loss_scale;
 }
 
+const ashlar_arena *ashlar__optimizer_arena(const ashlar_optimizer *o) {
+    return o->arena;
+}
+
 double ashlar_optimizer_learning_rate(const ashlar_optimizer *o) {
     return o->rule.config.learning_rate;
 }

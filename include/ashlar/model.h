@@ -499,7 +499,7 @@ ASHLAR_API ashlar_tensor *ashlar_model_last_layer(ashlar_model *model, ashlar_te
 ASHLAR_API ashlar_tensor *ashlar_model_argmax(ashlar_model *model, ashlar_tensor *x);
 
 /* Losses. Each adds its weighted mean over the valid positions, or elements, to the batch's loss.
- */
+ * No gradient goes to the targets, whoever computes them. */
 typedef enum ashlar_loss_kind {
     ASHLAR_LOSS_CROSS_ENTROPY, /* targets: classes; negative: not valid */
     ASHLAR_LOSS_SQUARED,       /* targets: of x's shape, as for the rest */
@@ -511,7 +511,7 @@ typedef enum ashlar_loss_kind {
 typedef struct ashlar_loss_options {
     ashlar_tensor *position_weights; /* [T, B, 1]; of the losses but cross-entropy only whether one
                                       * is 0, and the position not valid; NULL: all 1 */
-    const double *class_weights;     /* [V] in host memory, copied; NULL: all 1 */
+    const double *class_weights;     /* of cross-entropy: [V] in host memory, copied; NULL: all 1 */
     double smoothing;                /* of cross-entropy's labels, 0 .. < 1 */
     double delta;                    /* of the Huber loss; 0 stands for 1 */
     double factor;                   /* of this loss among several; 0 stands for 1 */
@@ -710,8 +710,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_init(ashlar_model *model
 
 /* Freeze or unfreeze the weights whose names begin with `prefix`, a recurrent layer's all together,
  * between two steps: their gradients are not computed, nor what only these need, and the tensors of
- * the arena are frozen too, so that optimizers leave them alone (ashlar_optimizer_follow()). A
- * captured walk stays as it was. Errors: ASHLAR_EINVAL (no weight has such a name). */
+ * the arena are frozen too, so that optimizers leave them alone (ashlar_optimizer_follow()): keep
+ * `is_frozen` of ashlar_arena_tensor() where you set their other options. A captured walk stays as
+ * it was. Errors: ASHLAR_EINVAL (no weight has such a name). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_freeze(ashlar_model *model,
                                                                const char *prefix, bool is_frozen);
 
@@ -800,7 +801,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_prepare_bf16(ashlar_mode
 
 /* A training step: clear the loss and the gradients, walk, update the weights.
  *
- * optimizer   of the model's arena; the step decides by itself (ashlar_optimizer_step(), scale 1)
+ * optimizer   of the model's arena, else ASHLAR_EINVAL; the step decides by itself
+ *             (ashlar_optimizer_step(), scale 1)
  *
  * Stream, errors: those of ashlar_model_run() and ashlar_optimizer_step(). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_step(ashlar_model *model,

@@ -192,7 +192,11 @@ ashlar_tensor *ashlar__model_add_input(ashlar_model *m, const char *name, ashlar
 
 ashlar_tensor *ashlar_model_input(ashlar_model *m, const char *name, ashlar_axis axis,
                                   size_t width) {
-    if (!ashlar__model_accepts(m, name, NULL, 0)) {
+    if (!ashlar__model_accepts(m, name != NULL ? name : "an input", NULL, 0)) {
+        return NULL;
+    }
+    if (name == NULL) {
+        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: an input without a name");
         return NULL;
     }
     if (m->root != m) {
@@ -273,9 +277,13 @@ static bool shape_is_good(const ashlar_model *m, const ashlar_operation *o,
     return is_good;
 }
 
-void ashlar_model_operation(ashlar_model *m, const ashlar_operation *operation,
-                            const ashlar_operation_shape *shape,
+void ashlar_model_operation(ashlar_model *m, const ashlar_operation *given,
+                            const ashlar_operation_shape *given_shape,
                             ashlar_tensor *outputs[ASHLAR_OPERATION_OUTPUTS]) {
+    static const ashlar_operation no_operation;
+    static const ashlar_operation_shape no_shape;
+    const ashlar_operation *operation = given != NULL ? given : &no_operation;
+    const ashlar_operation_shape *shape = given_shape != NULL ? given_shape : &no_shape;
     const char *name = operation->name != NULL ? operation->name : "an operation";
     const char *copy = NULL;
     if (outputs != NULL) {
@@ -331,7 +339,13 @@ static size_t find_weight(const ashlar_model *m, const char *name) {
 }
 
 void ashlar_model_tie(ashlar_model *m, const char *tensor, const char *is) {
-    if (!ashlar__model_accepts(m, tensor, NULL, 0)) {
+    if (!ashlar__model_accepts(m, "a tie", NULL, 0)) {
+        return;
+    }
+    if (tensor == NULL || is == NULL) {
+        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: a tie of %s to %s",
+                          tensor != NULL ? tensor : "a weight without a name",
+                          is != NULL ? is : "a weight without a name");
         return;
     }
     if (find_weight(m->root, tensor) < m->root->weight_count) {
@@ -520,6 +534,8 @@ ashlar_status ashlar_model_init(ashlar_model *m, ashlar_init_rule rule, uint64_t
 /* The tables say which gradients are computed, so all are made anew. */
 ashlar_status ashlar_model_freeze(ashlar_model *m, const char *prefix, bool is_frozen) {
     bool is_found = false;
+    ASHLAR_FAIL_IF(prefix == NULL, ASHLAR_EINVAL,
+                   "model: a freeze without a prefix; \"\" stands for all weights");
     for (size_t i = 0; i < m->weight_count; i++) {
         if (has_prefix(&m->weights[i], prefix)) {
             m->weights[i].is_frozen = is_frozen;
@@ -527,7 +543,11 @@ ashlar_status ashlar_model_freeze(ashlar_model *m, const char *prefix, bool is_f
             ASHLAR_TRY(m->is_committed ? freeze(m, &m->weights[i]) : ASHLAR_OK);
         }
     }
-    ASHLAR_FAIL_IF(!is_found, ASHLAR_EINVAL, "model: no weight's name begins with \"%s\"", prefix);
+    ASHLAR_FAIL_IF(
+        !is_found, ASHLAR_EINVAL,
+        "model: no weight's name begins with \"%s\"; a recurrent layer's weights are frozen "
+        "together, by the layer's name",
+        prefix);
     free_tables(m);
     for (ashlar_model *body = m->bodies; body != NULL; body = body->next_body) {
         free_tables(body);

@@ -200,6 +200,10 @@ ashlar_tensor *ashlar_model_element(ashlar_model *m, ashlar_element_kind kind, a
         return NULL;
     }
     const bool is_pair = kind == ASHLAR_ELEMENT_ADD || kind == ASHLAR_ELEMENT_MULTIPLY;
+    if (!is_pair && b != NULL && m->root->status == ASHLAR_OK) {
+        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: %s reads one tensor; give NULL for the second",
+                          kind_names[kind]);
+    }
     const bool is_multiply = kind == ASHLAR_ELEMENT_MULTIPLY;
     ashlar_tensor *const inputs[] = {a, b};
     const char *name = kind_names[kind];

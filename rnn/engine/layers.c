@@ -467,20 +467,26 @@ ashlar_rnn_result ashlar_model_rnn(ashlar_model *m, const char *name, ashlar_ten
                                    const ashlar_rnn_states *states) {
     const ashlar_rnn_states given = states == NULL ? (ashlar_rnn_states){0} : *states;
     ashlar_tensor *const initial[] = {given.h, given.c};
-    ashlar_rnn_config c = *config;
+    ashlar_rnn_config c = ASHLAR_OR_ZERO(ashlar_rnn_config, config);
     layer *l = NULL;
     if (!begin(m, name, &x, 1) || !ashlar__model_is_vector(m, name, x)) {
         return (ashlar_rnn_result){0};
     }
     c.input = c.input == 0 ? x->width : c.input;
     c.dtype = m->dtype;
-    if (c.input != x->width ||
-        (given.c != NULL) != (given.h != NULL && c.cell == ASHLAR_RNN_LSTM)) {
-        ASHLAR_MODEL_FAIL(
-            m, ASHLAR_EINVAL,
-            "model: %s reads %s of width %zu; its config's input is %zu, and it has c with h for "
-            "an LSTM alone",
-            name, x->name, x->width, c.input);
+    if (c.input != x->width) {
+        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
+                          "model: %s reads %s of width %zu; its config's input is %zu: give 0, or "
+                          "that width",
+                          name, x->name, x->width, c.input);
+        return (ashlar_rnn_result){0};
+    }
+    if ((given.c != NULL) != (given.h != NULL && c.cell == ASHLAR_RNN_LSTM)) {
+        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
+                          c.cell == ASHLAR_RNN_LSTM
+                              ? "model: %s: an LSTM needs both states, h and c, or none"
+                              : "model: %s: the layer is no LSTM, and has no state c",
+                          name);
         return (ashlar_rnn_result){0};
     }
     const ashlar_status status = create_layer(m, &c, &l);

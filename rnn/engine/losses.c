@@ -2,6 +2,8 @@
  */
 #include <ashlar/model.h>
 
+#include <math.h>
+
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
 #include "arena/compute/convert.h"
@@ -78,6 +80,11 @@ static void destroy_loss(void *user) {
     ashlar__host_free(user);
 }
 
+/* Whether a factor can be one: finite and not negative. */
+static bool is_finite(double factor) {
+    return factor >= 0 && factor < INFINITY;
+}
+
 static bool is_good(ashlar_model *m, ashlar_loss_kind kind, const ashlar_tensor *x,
                     const ashlar_tensor *targets, const ashlar_loss_options *o) {
     const bool has_classes = kind == ASHLAR_LOSS_CROSS_ENTROPY;
@@ -102,12 +109,26 @@ static bool is_good(ashlar_model *m, ashlar_loss_kind kind, const ashlar_tensor 
                           "model: loss of %s: the weights of positions, %s, have width %zu on axis "
                           "%u; give width 1 on axis %u",
                           x->name, w->name, w->width, w->axis, x->axis);
-    } else if (!(o->smoothing >= 0 && o->smoothing < 1) || !(o->delta >= 0) || !(o->factor >= 0)) {
+    } else if (!(o->smoothing >= 0 && o->smoothing < 1) || !is_finite(o->delta) ||
+               !is_finite(o->factor)) {
         ASHLAR_MODEL_FAIL(
             m, ASHLAR_EINVAL,
             "model: loss of %s: smoothing %g, delta %g, factor %g; smoothing is 0 .. < "
-            "1, the others are not negative",
+            "1, the others are finite and not negative",
             x->name, o->smoothing, o->delta, o->factor);
+    } else if (!has_classes && (o->class_weights != NULL || o->smoothing > 0)) {
+        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
+                          "model: loss of %s: weights of classes and smoothing are of "
+                          "cross-entropy alone",
+                          x->name);
+    }
+    for (size_t i = 0; i < x->width && o->class_weights != NULL; i++) {
+        if (m->root->status == ASHLAR_OK && !is_finite(o->class_weights[i])) {
+            ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL,
+                              "model: loss of %s: the weight of class %zu is %g; it is finite and "
+                              "not negative",
+                              x->name, i, o->class_weights[i]);
+        }
     }
     return m->root->status == ASHLAR_OK;
 }

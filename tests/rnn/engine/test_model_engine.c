@@ -159,7 +159,9 @@ static void declare_all(bool has_loop) {
     X("bad reads tokens", ashlar_model_rnn(m, "bad", k, &lstm, NULL))                              \
     X("bad reads vectors of width 3", ashlar_model_rnn(m, "bad", x, &wide, NULL))                  \
     X("bad: ", ashlar_model_rnn(m, "bad", x, &none, NULL))                                         \
-    X("bad reads vectors", ashlar_model_rnn(m, "bad", x, &lstm, &states))                          \
+    X("bad: an LSTM needs both states, h and c", ashlar_model_rnn(m, "bad", x, &lstm, &states))    \
+    X("bad: the layer is no LSTM", ashlar_model_rnn(m, "bad", x, &gru, &cells))                    \
+    X("bad: rnn: input 3, hidden 0", ashlar_model_rnn(m, "bad", x, NULL, NULL))                    \
     X("bad: state plain has width 3 on axis 0", ashlar_model_rnn(m, "bad", x, &lstm, &cells))      \
     X("add: vectors has width 3 on axis 1, plain",                                                 \
       ashlar_model_element(m, ASHLAR_ELEMENT_ADD, x, p))                                           \
@@ -167,6 +169,7 @@ static void declare_all(bool has_loop) {
     X("tanh reads r, which has the states of layers",                                              \
       ashlar_model_element(m, ASHLAR_ELEMENT_TANH, ashlar_model_rnn(m, "r", x, &one, NULL).h,      \
                            NULL))                                                                  \
+    X("tanh reads one tensor", ashlar_model_element(m, ASHLAR_ELEMENT_TANH, x, x))                 \
     X("a dropout of 1", ashlar_model_dropout(m, x, 1))                                             \
     X("concatenate: vectors is on axis 1, plain on axis 0", ashlar_model_concatenate(m, x, p))     \
     X("slice: columns 2 to 4 of vectors, which has 3", ashlar_model_slice(m, x, 2, 2))             \
@@ -177,9 +180,17 @@ static void declare_all(bool has_loop) {
       ashlar_model_loss(m, ASHLAR_LOSS_CROSS_ENTROPY, y, x, NULL))                                 \
     X("loss of linear: smoothing 1",                                                               \
       ashlar_model_loss(m, ASHLAR_LOSS_CROSS_ENTROPY, y, k, &smooth))                              \
+    X("loss of linear: the weight of class 1 is -1",                                               \
+      ashlar_model_loss(m, ASHLAR_LOSS_CROSS_ENTROPY, y, k, &negative))                            \
+    X("loss of linear: smoothing 0, delta 0, factor inf",                                          \
+      ashlar_model_loss(m, ASHLAR_LOSS_CROSS_ENTROPY, y, k, &infinite))                            \
+    X("loss of linear: weights of classes and smoothing are of cross-entropy alone",               \
+      ashlar_model_loss(m, ASHLAR_LOSS_BINARY, y, x, &classes))                                    \
     X("the weights of positions, vectors",                                                         \
       ashlar_model_loss(m, ASHLAR_LOSS_SQUARED, y, x,                                              \
                         &(ashlar_loss_options){.position_weights = x}))                            \
+    X("an input without a name", ashlar_model_input(m, NULL, 1, 1))                                \
+    X("a tie of out.weight to a weight without a name", ashlar_model_tie(m, "out.weight", NULL))   \
     X("input bad: axis 5", ashlar_model_input(m, "bad", 5, 1))                                     \
     X("vectors is an input", ashlar_model_output(m, x))                                            \
     X("linear is an input, or in a loop, or an output already", ashlar_model_output(m, y),         \
@@ -188,6 +199,7 @@ static void declare_all(bool has_loop) {
     X("more than 8 axes", for (int n = 0; n < 8; n++) ashlar_model_axis(m, 1))                     \
     X("operation odd has no name or queue()", shape.inputs[0] = x,                                 \
       ashlar_model_operation(m, &nameless, &shape, out))                                           \
+    X("operation an operation has no name", ashlar_model_operation(m, NULL, NULL, out))            \
     X("input 0 of running is NULL", ashlar_model_operation(m, &running, &shape, out))              \
     X("operation half has no name", shape.inputs[0] = x,                                           \
       ashlar_model_operation(m, &half, &shape, out))                                               \
@@ -231,7 +243,10 @@ static void declare_all(bool has_loop) {
 
 /* Make the i-th mistake; returns what the error says of it, NULL: there are no more. */
 static const char *mistake(size_t i, ashlar_model *m, ashlar_tensor *foreign) {
-    const ashlar_loss_options smooth = {.smoothing = 1};
+    const double ones[W] = {1, -1, 1};
+    const ashlar_loss_options smooth = {.smoothing = 1}, negative = {.class_weights = ones},
+                              infinite = {.factor = INFINITY}, classes = {.smoothing = 0.1};
+    const ashlar_rnn_config gru = {.hidden = W, .layers = 1, .cell = ASHLAR_RNN_GRU};
     const ashlar_rnn_config wide = {.input = W + 1, .hidden = 2, .layers = 1}, none = {0},
                             one = {.hidden = 2, .layers = 1, .bias = ASHLAR_RNN_BIAS_INPUT},
                             other = {.hidden = 2, .layers = 1, .bias = ASHLAR_RNN_BIAS_RECURRENT};
@@ -243,9 +258,9 @@ static const char *mistake(size_t i, ashlar_model *m, ashlar_tensor *foreign) {
     ashlar_tensor *p = ashlar_model_input(m, "plain", ASHLAR_AXIS_NONE, W);
     ashlar_tensor *y = ashlar_model_linear(m, "linear", x, W, true);
     const ashlar_rnn_states states = {.h = p}, cells = {.h = p, .c = p};
-    ashlar_model *body = i < 40 ? NULL : ashlar_model_loop(m, ASHLAR_AXIS_TIME, false);
-    ashlar_tensor *s = i < 41 ? NULL : ashlar_loop_step(body, x);
-    ashlar_tensor *c = i < 41 ? NULL : ashlar_loop_carried(body, p, 0);
+    ashlar_model *body = i < 49 ? NULL : ashlar_model_loop(m, ASHLAR_AXIS_TIME, false);
+    ashlar_tensor *s = i < 50 ? NULL : ashlar_loop_step(body, x);
+    ashlar_tensor *c = i < 50 ? NULL : ashlar_loop_carried(body, p, 0);
     MISTAKES(TRY)
     return NULL;
 }
@@ -322,6 +337,7 @@ CASE_WITH(what_is_frozen_has_no_gradient_and_still_drops, open_model(DEVICE, 1))
     (void)run(ASHLAR_WALK_TRAIN, &b);
     check_same(0);
     CHECK_FAILS(ashlar_model_freeze(model, "d", true), ASHLAR_EINVAL, "\"d\"");
+    CHECK_FAILS(ashlar_model_freeze(model, NULL, true), ASHLAR_EINVAL, "without a prefix");
 }
 
 /* Values, and gradients, that are live together in one phase alone. */
@@ -382,22 +398,6 @@ CASE_WITH(an_operation_of_the_callers_is_one_of_the_models, open_model(DEVICE, 1
         (void)run(ASHLAR_WALK_TRAIN, &b);
         check_same(1e-13);
     }
-    const void *late[] = {(double *)drawn.inputs[0] + B * W};
-    double *state = (void *)take(B * W * sizeof *state, streams[0]);
-    b.chunk = 0;
-    b.steps = 1;
-    b.after = state;
-    (void)run(ASHLAR_WALK_TEST, &b); /* from a first window to a second */
-    b = (ashlar_model_batch){.batch = B,
-                             .steps = T - 1,
-                             .inputs = late,
-                             .before = state,
-                             .loss = loss,
-                             .weight = b.weight};
-    go(ASHLAR_WALK_TEST, &b);
-    CHECK_NEAR(*loss, expected_loss, 1e-13, 1e-13);
-    give((void *)state);
-}
     b.chunk = 1;
     b.weight = 0; /* each chunk would have a mean of its own */
     CHECK_FAILS(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]), ASHLAR_EINVAL,
@@ -416,6 +416,22 @@ CASE_WITH(an_operation_of_the_callers_is_one_of_the_models, open_model(DEVICE, 1
     wait_for(streams[0]);
     give((void *)set);
     b.before = b.after = NULL;
+    const void *late[] = {(double *)drawn.inputs[0] + B * W};
+    double *state = (void *)take(B * W * sizeof *state, streams[0]);
+    b.chunk = 0;
+    b.steps = 1;
+    b.after = state;
+    (void)run(ASHLAR_WALK_TEST, &b); /* from a first window to a second */
+    b = (ashlar_model_batch){.batch = B,
+                             .steps = T - 1,
+                             .inputs = late,
+                             .before = state,
+                             .loss = loss,
+                             .weight = b.weight};
+    go(ASHLAR_WALK_TEST, &b);
+    CHECK_NEAR(*loss, expected_loss, 1e-13, 1e-13);
+    give((void *)state);
+}
 
 /* ---- losses and dropouts ---- */
 
@@ -500,6 +516,7 @@ static void check_places(bool in_chunks) {
     for (int walk = 0; walk < ASHLAR_WALK_COUNT; walk++) {
         const bool trains = walk == ASHLAR_WALK_TRAIN;
         b.chunk = in_chunks && walk != ASHLAR_WALK_PREDICT ? 1 : 0;
+        b.weight = 0.5; /* chunks need one */
         go((ashlar_walk)walk, &b);
         for (size_t i = 0; i < PLACES * T; i++) {
             double *const now = values[i / T][i % T], *const last = values[2][i % T];
@@ -516,7 +533,6 @@ static void check_places(bool in_chunks) {
         give(outputs[i]);
     }
     close_model();
-        b.weight = 0.5; /* chunks need one */
 }
 
 CASE(each_dropout_draws_for_itself) {
@@ -566,6 +582,9 @@ CASE(a_batch_that_cannot_be_is_refused_by_name) {
     INVALID("lengths[2] of axis 1 is 5", b.lengths = (int32_t[]){1, 1, T + 1});
     INVALID("lengths", b.lengths = (const int32_t *)(void *)loss);
     INVALID("in chunks", b.chunk = 1);
+    INVALID("the weight of a position is -1", b.weight = -1);
+    INVALID("the weight of a position is nan", b.weight = NAN);
+    INVALID("the weight of a position is inf", b.weight = INFINITY);
     FOREIGN("lengths_at", b.lengths_at = on_host);
     INVALID("lengths_at of axis 1 without lengths", b.lengths_at = b.lengths, b.lengths = NULL);
     FOREIGN("tokens", b.inputs = inputs);
@@ -582,9 +601,6 @@ CASE(a_batch_that_cannot_be_is_refused_by_name) {
     REFUSED(ASHLAR_WALK_PREDICT, ASHLAR_EINVAL, "nothing to predict", (void)0);
     REFUSED(ASHLAR_WALK_PREDICT, ASHLAR_EINVAL, "not made in chunks", b.chunk = 1);
     REFUSED(ASHLAR_WALK_COUNT, ASHLAR_EINVAL, "is no walk", (void)0);
-    INVALID("the weight of a position is -1", b.weight = -1);
-    INVALID("the weight of a position is nan", b.weight = NAN);
-    INVALID("the weight of a position is inf", b.weight = INFINITY);
     REFUSED(ASHLAR_WALK_TRAIN, ASHLAR_EOVERFLOW, "too large", b.batch = SIZE_MAX / 2);
     REFUSED(ASHLAR_WALK_TRAIN, ASHLAR_EOVERFLOW, "", b.batch = SIZE_MAX / 512);
     good.batch = 1 << 20;
@@ -761,6 +777,13 @@ CASE_WITH(a_step_refuses_what_it_cannot_do, open_live()) {
     REQUIRE(ashlar_model_create(allocator, ASHLAR_F64, &bare) == ASHLAR_OK);
     CHECK(ashlar_model_step(bare, optimizer, &batch, 0.1, streams[0]) == ASHLAR_EINVAL);
     CHECK(strstr(ashlar_error_detail(), "not committed") != NULL);
+    CHECK_FAILS(ashlar_model_step(model, NULL, &batch, 0.1, streams[0]), ASHLAR_EINVAL,
+                "no optimizer");
+    (void)ashlar_model_linear(bare, "own", ashlar_model_input(bare, "x", ASHLAR_AXIS_NONE, 1), 1,
+                              false);
+    REQUIRE(ashlar_model_commit(bare, ASHLAR_REGIONS_ALL, streams[0]) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_model_step(bare, optimizer, &batch, 0.1, streams[0]), ASHLAR_EINVAL,
+                "of another arena");
     CHECK(ashlar_model_warmup(bare, &batch, streams[0], NULL) == ASHLAR_EINVAL);
     ashlar_model_destroy(bare);
     CHECK(ashlar_model_step(model, optimizer, &batch, 0.1, streams[0]) == ASHLAR_OK);
