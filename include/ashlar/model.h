@@ -746,7 +746,9 @@ typedef struct ashlar_model_batch {
                               * batch. Give 1 / that of all where a step has several batches, and
                               * with chunks */
     const double *weight_at; /* device: the weight, read when the work runs; NULL: `weight` */
-    uint64_t seed;           /* of dropout; 0: drawn, another one for each walk */
+    uint64_t seed; /* of dropout; 0: drawn, another one for each walk, from a sequence that
+                    * no checkpoint holds: to resume a training with the same bits, give
+                    * seeds that follow from the step's number */
     const uint64_t *seed_at; /* device: added to the seed, read when the work runs. With this,
                               * recurrent layers read lengths_at alone, so that the walk can be
                               * captured and serve other lengths */
@@ -756,7 +758,9 @@ typedef struct ashlar_model_batch {
                    * forward pass runs twice, so that memory is needed for one chunk only */
     /* The states of all recurrent layers, to go on from one batch to the next of a longer text: as
      * a batch before this one left them, and where this one shall leave them. Device memory of
-     * carried_bytes (ashlar_model_get_need()) that do not overlap. NULL: as declared; not wanted */
+     * carried_bytes (ashlar_model_get_need()) that do not overlap. NULL: as declared; not wanted.
+     * What a loop carries is not among them: let it begin with an input, and hand its last value,
+     * by ASHLAR_POOL_LAST, out */
     const void *before;
     void *after;
     void **address; /* receives the address of the block that the walk works in: see

@@ -66,11 +66,23 @@ static size_t bytes_of(const loop *l, const ashlar_operand_data *t) {
     return t->extent.steps * t->extent.rows * (t->width == 0 ? 1 : t->width) * item;
 }
 
+/* Copy a value of t's size, or a gradient. Not by ashlar_copy(): the caller's inputs and outputs
+ * may be page-locked, and a copy inside the device's memory takes no such. */
+static ashlar_status copy_value(const loop *l, const ashlar_operand_data *t, void *to,
+                                const void *from, ashlar_stream stream) {
+    const ashlar_map_args args = {.kind = ASHLAR_MAP_COPY,
+                                  .count = t->extent.steps * t->extent.rows * t->width,
+                                  .a = from,
+                                  .out = to};
+    return t->width == 0 ? ashlar_copy(l->model->device, to, from, bytes_of(l, t), stream)
+                         : ashlar__ops_map(l->model->ops, &args, stream);
+}
+
 /* A gradient, or zeros where there is none. */
-static ashlar_status copy_or_clear(const loop *l, void *to, const void *from, size_t bytes,
-                                   ashlar_stream stream) {
-    return from != NULL ? ashlar_copy(l->model->device, to, from, bytes, stream)
-                        : ashlar_fill(l->model->device, to, 0, bytes, stream);
+static ashlar_status copy_or_clear(const loop *l, const ashlar_operand_data *t, void *to,
+                                   const void *from, ashlar_stream stream) {
+    return from != NULL ? copy_value(l, t, to, from, stream)
+                        : ashlar_fill(l->model->device, to, 0, bytes_of(l, t), stream);
 }
 
 static ashlar_status queue_sink(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
@@ -78,17 +90,15 @@ static ashlar_status queue_sink(void *user, const ashlar_operation_call *c, ashl
     const ashlar_operand_data *in = &c->inputs[0];
     return in->gradient == NULL
                ? ASHLAR_OK
-               : copy_or_clear(o->loop, in->gradient, o->loop->gradients[o->output],
-                               bytes_of(o->loop, in), stream);
+               : copy_or_clear(o->loop, in, in->gradient, o->loop->gradients[o->output], stream);
 }
 
 static ashlar_status queue_copy(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
     const body_operation *o = user;
     const ashlar_operand_data *in = &c->inputs[0], *out = &c->outputs[0];
     return c->phase == ASHLAR_PHASE_FORWARD
-               ? ashlar_copy(o->loop->model->device, out->value, in->value, bytes_of(o->loop, in),
-                             stream)
-               : copy_or_clear(o->loop, in->gradient, out->gradient, bytes_of(o->loop, in), stream);
+               ? copy_value(o->loop, in, out->value, in->value, stream)
+               : copy_or_clear(o->loop, in, in->gradient, out->gradient, stream);
 }
 
 /* out (+)= a in the rows that are valid at this step, or in those that are not. */
@@ -324,9 +334,10 @@ static ashlar_status prepare_forward(const stepping *s) {
         if (en->kind == ENTRY_CARRIED) {
             const ashlar_operand_data *initial =
                 en->input == ASHLAR_NO_INDEX ? NULL : &s->c->inputs[en->input];
-            ASHLAR_TRY(copy_or_clear(s->l, slot(s, k, 0), initial == NULL ? NULL : initial->value,
-                                     initial == NULL ? s->lay.carried[k] : bytes_of(s->l, initial),
-                                     s->walk.stream));
+            ASHLAR_TRY(initial != NULL ? copy_value(s->l, initial, slot(s, k, 0), initial->value,
+                                                    s->walk.stream)
+                                       : ashlar_fill(s->l->model->device, slot(s, k, 0), 0,
+                                                     s->lay.carried[k], s->walk.stream));
         }
     }
     return ASHLAR_OK;
@@ -400,7 +411,7 @@ static ashlar_status clear_outside(const stepping *s) {
         const entry *e = &s->l->entries[k];
         const ashlar_operand_data *t = e->input == ASHLAR_NO_INDEX ? NULL : &s->c->inputs[e->input];
         if (t != NULL && t->gradient != NULL && (e->kind == ENTRY_USE || !is_reached(s, k))) {
-            ASHLAR_TRY(copy_or_clear(s->l, t->gradient, NULL, bytes_of(s->l, t), s->walk.stream));
+            ASHLAR_TRY(copy_or_clear(s->l, t, t->gradient, NULL, s->walk.stream));
         }
     }
     return ASHLAR_OK;
@@ -412,8 +423,7 @@ static ashlar_status hand_out_initial(const stepping *s) {
         const entry *e = &s->l->entries[k];
         const ashlar_operand_data *t = e->input == ASHLAR_NO_INDEX ? NULL : &s->c->inputs[e->input];
         if (e->kind == ENTRY_CARRIED && t != NULL && t->gradient != NULL && is_reached(s, k)) {
-            ASHLAR_TRY(copy_or_clear(s->l, t->gradient, carried_gradient(s, k, 0),
-                                     bytes_of(s->l, t), s->walk.stream));
+            ASHLAR_TRY(copy_value(s->l, t, t->gradient, carried_gradient(s, k, 0), s->walk.stream));
         }
     }
     return ASHLAR_OK;

@@ -191,6 +191,13 @@ static ashlar_status check_memory(const ashlar_walking *w) {
         }
     }
     ASHLAR_TRY(ashlar__check_operands(m->device, "ashlar_model_run", operands));
+    bool carries = m->bodies == NULL; /* without loops nothing is lost */
+    for (const ashlar_node *node = m->nodes; node != NULL; node = node->next) {
+        carries |= node->operation.carries;
+    }
+    ASHLAR_FAIL_IF(!carries && (b->before != NULL || b->after != NULL), ASHLAR_EINVAL,
+                   "model: no layer carries states from batch to batch; what a loop carries begins "
+                   "with an input, and its last value can be an output");
     const uintptr_t before = (uintptr_t)b->before, after = (uintptr_t)b->after;
     ASHLAR_FAIL_IF(before != 0 && after != 0 && before < after + w->plan->carried &&
                        after < before + w->plan->carried,

@@ -540,6 +540,53 @@ CASE(each_dropout_draws_for_itself) {
     check_places(true);
 }
 
+/* A sum over time that begins with an input: inputs, outputs and gradients may all be page-locked.
+ * What a loop carries does not go from batch to batch. */
+CASE_WITH(a_loop_reads_page_locked_memory, open_model(DEVICE, 1)) {
+    enum { N = T * B * W, ROW = B * W };
+    struct {
+        double x[N], first[ROW], y[N], copy[N], dx[N], dfirst[ROW], loss;
+    } * at;
+    REQUIRE(ashlar_device_host_alloc(device, sizeof *at, (void **)&at) == ASHLAR_OK);
+    ashlar_tensor *x = ashlar_model_input(model, "x", ASHLAR_AXIS_TIME, W), *copy;
+    ashlar_tensor *first = ashlar_model_input(model, "first", ASHLAR_AXIS_NONE, W);
+    ashlar_model *body = ashlar_model_loop(model, ASHLAR_AXIS_TIME, false);
+    ashlar_tensor *step = ashlar_loop_step(body, x), *sum = ashlar_loop_carried(body, first, 0);
+    ashlar_tensor *next = ashlar_model_element(body, ASHLAR_ELEMENT_ADD, sum, step);
+    ashlar_loop_carry(body, sum, next);
+    ashlar_loop_collect(body, step, &copy);
+    ashlar_tensor *y = ashlar_loop_end(body, next);
+    ashlar_model_output(model, y);
+    ashlar_model_output(model, copy);
+    add_half(ashlar_model_linear(model, "linear", y, W, true));
+    REQUIRE(commit(1) == ASHLAR_OK);
+    for (size_t i = 0; i < N; i++) {
+        at->x[i] = (double)i;
+        at->first[i % ROW] = 0.5;
+    }
+    ashlar_model_batch b = {.batch = B,
+                            .steps = T,
+                            .inputs = (const void *[]){at->x, at->first},
+                            .outputs = (void *[]){at->y, at->copy},
+                            .input_gradients = (void *[]){at->dx, at->dfirst},
+                            .loss = &at->loss};
+    for (int walk = 0; walk < ASHLAR_WALK_COUNT; walk++) {
+        memset(at->y, 0, sizeof at->y);
+        memset(at->copy, 0, sizeof at->copy);
+        REQUIRE(ashlar_model_run(model, (ashlar_walk)walk, &b, streams[0]) == ASHLAR_OK);
+        wait_for(streams[0]);
+        for (size_t i = 0; i < N; i++) {
+            CHECK(at->y[i] == at->x[i] + (i < ROW ? 0.5 : at->y[i - ROW]));
+            CHECK(at->copy[i] == at->x[i]);
+            CHECK(i >= ROW || at->dfirst[i] == at->dx[i]);
+        }
+    }
+    b.after = at->y;
+    CHECK_FAILS(ashlar_model_run(model, ASHLAR_WALK_TEST, &b, streams[0]), ASHLAR_EINVAL,
+                "no layer carries states from batch to batch");
+    ashlar_device_host_free(device, at);
+}
+
 /* ---- what a walk refuses ---- */
 
 static int32_t on_host[1 << 12];
