@@ -35,9 +35,9 @@ typedef struct ashlar_ops ashlar_ops;
  * Ownership: the caller owns *out; the device must outlive it. ashlar_ops_destroy() waits for a
  *            CUDA device; NULL is allowed.
  * Threads:   any.
- * Errors:    ASHLAR_ENOTSUP (a CUDA device in a build without nvcc, or without cuBLAS; a type that
- *            the device cannot compute in: on the CPU all but F32 and F64), ASHLAR_EHOSTMEM; on a
- *            CUDA device also ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
+ * Errors:    ASHLAR_EINVAL (no type), ASHLAR_ENOTSUP (a CUDA device in a build without nvcc, or
+ *            without cuBLAS; a type that the device cannot compute in: on the CPU all but F32 and
+ *            F64), ASHLAR_EHOSTMEM; on a CUDA device also ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ops_create(ashlar_device *device,
                                                              ashlar_dtype dtype, ashlar_ops **out);
 ASHLAR_API void ashlar_ops_destroy(ashlar_ops *ops);
@@ -550,8 +550,9 @@ ASHLAR_API ashlar_tensor *ashlar_loop_step(ashlar_model *body, ashlar_tensor *te
 ASHLAR_API ashlar_tensor *ashlar_loop_use(ashlar_model *body, ashlar_tensor *tensor);
 
 /* A value that is carried, [B, width], or an int32 [B] where width is 0: before the first step
- * `initial`, of the model around, or 0 where that is NULL. For states of layers, give an initial
- * one or the width L*D*P. _carry() says what it is from the next step on. */
+ * `initial`, of the model around, or 0 where that is NULL. An initial int32 that is an input lies
+ * in device memory, not page-locked. For states of layers, give an initial one or the width L*D*P.
+ * _carry() says what it is from the next step on. */
 ASHLAR_API ashlar_tensor *ashlar_loop_carried(ashlar_model *body, ashlar_tensor *initial,
                                               size_t width);
 ASHLAR_API void ashlar_loop_carry(ashlar_model *body, ashlar_tensor *carried, ashlar_tensor *next);

@@ -193,6 +193,14 @@ CASE_WITH(arrays_are_added_up, open_ops()) {
     give(to);
 }
 
+CASE_WITH(a_type_that_there_is_not_is_refused, open_ops()) {
+    ashlar_ops *none = NULL;
+    CHECK_FAILS(ashlar_ops_create(device, ASHLAR_DTYPE_COUNT, &none), ASHLAR_EINVAL,
+                "4 is no type of elements");
+    CHECK_FAILS(ashlar_ops_create(device, ASHLAR_F16, &none), ASHLAR_ENOTSUP, "ASHLAR_F16");
+    CHECK(none == NULL);
+}
+
 static void check_lost(bool is_fine, const char *why) {
     if (is_fine) {
         CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
