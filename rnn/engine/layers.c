@@ -340,6 +340,41 @@ static ashlar_status queue_varying(const layer *l, const ashlar_operation_call *
     return ashlar__rnn_queue_varying(l->rnn, passes[c->phase], batch, b, &varying, stream);
 }
 
+/* Of sequences that are over, `after` is `before` again. Both are [pseudo-layers, B, width]. */
+static ashlar_status hold_rows(const layer *l, const ashlar_extent *e, size_t width,
+                               const void *before, void *after, ashlar_stream stream) {
+    const size_t bytes = e->rows * width * ashlar_dtype_bytes(l->model->dtype);
+    for (size_t p = 0; p < ashlar_rnn_layout_of(l->rnn)->pseudo_layers; p++) {
+        ashlar_scale_rows_args args = {.rows = e->rows,
+                                       .width = width,
+                                       .a = (char *)after + p * bytes,
+                                       .out = (char *)after + p * bytes,
+                                       .steps = 1,
+                                       .batch = e->rows,
+                                       .lengths = e->lengths_at};
+        ASHLAR_TRY(ashlar__ops_scale_rows(l->model->ops, &args, stream));
+        args.a = (const char *)before + p * bytes;
+        args.adds = args.is_past = true;
+        ASHLAR_TRY(ashlar__ops_scale_rows(l->model->ops, &args, stream));
+    }
+    return ASHLAR_OK;
+}
+
+/* A layer takes at least one step of each sequence. What a chunk computes so for one that was over
+ * before is read by nobody, but for the states that the batch leaves: they stay as they were. */
+static ashlar_status hold_states(const layer *l, const ashlar_operation_call *c,
+                                 const ashlar_rnn_buffers *b, ashlar_stream stream) {
+    const ashlar_walking *w = c->engine;
+    const ashlar_extent *e = &c->inputs[0].extent;
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(l->rnn);
+    if (c->phase != ASHLAR_PHASE_FORWARD || w->chunk == 0 || w->batch->after == NULL ||
+        c->after == NULL || e->lengths_at == NULL) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(hold_rows(l, e, layout->state, b->hx, b->hy, stream));
+    return has_cells(l) ? hold_rows(l, e, layout->config.hidden, b->cx, b->cy, stream) : ASHLAR_OK;
+}
+
 static ashlar_status queue_layer(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
     layer *l = user;
     const ashlar_extent *e = &c->inputs[0].extent;
@@ -356,12 +391,14 @@ static ashlar_status queue_layer(void *user, const ashlar_operation_call *c, ash
                               .dropout_stride = c->sequence_stride,
                               .padding_is_free = l->may_read_padding && !has_final_states(c)};
     if (c->seed_at != NULL) {
-        return queue_varying(l, c, &batch, &b, a.lengths_at, stream);
+        ASHLAR_TRY(queue_varying(l, c, &batch, &b, a.lengths_at, stream));
+        return hold_states(l, c, &b, stream);
     }
     if (batch.lengths == NULL) {
         ASHLAR_TRY(full_lengths(l, e, &batch.lengths));
     }
-    return run_pass(rnn, c->phase, &batch, &b, stream);
+    ASHLAR_TRY(run_pass(rnn, c->phase, &batch, &b, stream));
+    return hold_states(l, c, &b, stream);
 }
 
 static void destroy_layer(void *user) {

@@ -587,6 +587,43 @@ CASE_WITH(a_loop_reads_page_locked_memory, open_model(DEVICE, 1)) {
     ashlar_device_host_free(device, at);
 }
 
+/* The states that a ragged batch leaves are those of each sequence's own last step. */
+CASE_WITH(chunks_leave_the_states_that_the_batch_leaves, open_model(DEVICE, 1)) {
+    enum { LSTM, GRU, LAYERS };
+    static const ashlar_rnn_config stacks[LAYERS] = {
+        {.hidden = W, .layers = 2, .projection = 2},
+        {.hidden = W, .layers = 2, .cell = ASHLAR_RNN_GRU}};
+    static const int32_t lengths[B] = {1, T, 2};
+    double *whole, *cut;
+    ashlar_model_need need;
+    ashlar_tensor *y = ashlar_model_input(model, "x", ASHLAR_AXIS_TIME, W);
+    y = ashlar_model_rnn(model, "lstm", y, &stacks[LSTM], NULL).y;
+    add_half(ashlar_model_rnn(model, "gru", y, &stacks[GRU], NULL).y);
+    REQUIRE(commit(1) == ASHLAR_OK);
+    ashlar_model_batch b = draw_batch(T, B, false);
+    b.lengths = lengths;
+    b.weight = 0.1;
+    REQUIRE(ashlar_model_get_need(model, ASHLAR_WALK_TRAIN, &b, &need) == ASHLAR_OK);
+    whole = (void *)take(need.carried_bytes, streams[0]);
+    cut = (void *)take(need.carried_bytes, streams[0]);
+    for (int walk = ASHLAR_WALK_TRAIN; walk <= ASHLAR_WALK_TEST; walk++) {
+        memset(whole, 0, need.carried_bytes);
+        b.chunk = 0;
+        b.after = whole;
+        go((ashlar_walk)walk, &b);
+        for (b.chunk = 1; b.chunk < T; b.chunk++) {
+            memset(cut, 0, need.carried_bytes);
+            b.after = cut;
+            go((ashlar_walk)walk, &b);
+            for (size_t i = 0; i < need.carried_bytes / sizeof *cut; i++) {
+                CHECK_NEAR(cut[i], whole[i], 1e-14, 1e-14);
+            }
+        }
+    }
+    give((void *)whole);
+    give((void *)cut);
+}
+
 /* ---- what a walk refuses ---- */
 
 static int32_t on_host[1 << 12];
