@@ -46,10 +46,13 @@ ashlar_status ashlar__check_operands(const ashlar_device *device, const char *ca
     for (const ashlar_operand *o = operands; o->name != NULL; o++) {
         ASHLAR_FAIL_IF(o->ptr == NULL && o->is_needed, ASHLAR_EINVAL, "%s: %s is NULL", call,
                        o->name);
-        ASHLAR_FAIL_IF(device->info.kind == ASHLAR_DEVICE_SOFT && o->ptr != NULL && o->bytes > 0 &&
-                           !ashlar__soft_is_for_work(ordinal, o->ptr, o->bytes, call, o->name),
-                       ASHLAR_EINVAL, "%s: %s, %zu bytes at %p, is not memory of device soft:%d",
-                       call, o->name, o->bytes, o->ptr, ordinal);
+        ASHLAR_FAIL_IF(
+            device->info.kind == ASHLAR_DEVICE_SOFT && o->ptr != NULL && o->bytes > 0 &&
+                !ashlar__soft_is_for_work(ordinal, o->ptr, o->bytes, call, o->name),
+            ASHLAR_EINVAL,
+            "%s: %s, %zu bytes at %p, is not memory of device soft:%d; take all of it by "
+            "ashlar_alloc() or ashlar_device_host_alloc()",
+            call, o->name, o->bytes, o->ptr, ordinal);
     }
     return ASHLAR_OK;
 }

@@ -276,6 +276,10 @@ ashlar_optimizer_info ashlar_optimizer_get_info(const ashlar_optimizer *o) {
                                    .loss_scale = &o->scalars->state.loss_scale};
 }
 
+const ashlar_arena *ashlar__optimizer_arena(const ashlar_optimizer *o) {
+    return o->arena;
+}
+
 static ashlar_status copy_state(const ashlar_optimizer *o, ashlar_optimizer_state *state,
                                 ashlar_stream stream) {
     return ashlar_copy_to_host(o->device, state, &o->scalars->state, sizeof *state, stream);

@@ -168,6 +168,9 @@ void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
                                     const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
                                     ashlar_optimizer_job *job);
 
+/* Whose parameters the optimizer updates. Ownership: the caller's of ashlar_optimizer_create(). */
+const ashlar_arena *ashlar__optimizer_arena(const ashlar_optimizer *optimizer);
+
 /* The CPU (optimizer_cpu.c): run a job, an ashlar_optimizer_job, on all workers (workers.h), and
  * return when it is done. */
 void ashlar__optimizer_cpu_run(void *job);

@@ -35,9 +35,9 @@ typedef struct ashlar_ops ashlar_ops;
  * Ownership: the caller owns *out; the device must outlive it. ashlar_ops_destroy() waits for a
  *            CUDA device; NULL is allowed.
  * Threads:   any.
- * Errors:    ASHLAR_ENOTSUP (a CUDA device in a build without nvcc, or without cuBLAS; a type that
- *            the device cannot compute in: on the CPU all but F32 and F64), ASHLAR_EHOSTMEM; on a
- *            CUDA device also ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
+ * Errors:    ASHLAR_EINVAL (no type), ASHLAR_ENOTSUP (a CUDA device in a build without nvcc, or
+ *            without cuBLAS; a type that the device cannot compute in: on the CPU all but F32 and
+ *            F64), ASHLAR_EHOSTMEM; on a CUDA device also ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ops_create(ashlar_device *device,
                                                              ashlar_dtype dtype, ashlar_ops **out);
 ASHLAR_API void ashlar_ops_destroy(ashlar_ops *ops);
@@ -105,7 +105,7 @@ typedef struct ashlar_embedding_args {
     const int32_t *lengths; /* [B], each 0..T; NULL: all are T */
     size_t classes;         /* V, 1.. */
     size_t width;           /* E, 1.. */
-    const int32_t *tokens;  /* [T, B], each 0..V-1 up to its length (asserted on the CPU) */
+    const int32_t *tokens;  /* [T, B], each 0..V-1 up to its length: see below */
     const void *table;      /* [V, E]    forward */
     void *out;              /* [T, B, E] forward; 0 past the lengths */
     const void *dout;       /* [T, B, E] backward */
@@ -114,6 +114,9 @@ typedef struct ashlar_embedding_args {
 
 /* Forward: out = the row of the table that the position's token names. Backward: add each row of
  * dout to its token's row of dtable, in the order of positions.
+ *
+ * A token that is no class is found when the work runs: a software device is lost then, and its
+ * later calls fail with ASHLAR_EDRIVER and a line that says so. A CUDA device skips such rows.
  *
  * Cost: to keep that order, a CUDA device compares every token with every row, V * T * B times. If
  * that is much, and 4 * (V + T * B) bytes fit the memory of ashlar_ops_set_work(), it links the
@@ -158,7 +161,7 @@ typedef struct ashlar_cross_entropy_args {
     const int32_t *lengths; /* [B], each 0..T; NULL: all are T */
     size_t classes;         /* V, 1.. */
     const void *logits;     /* [T, B, V] */
-    const int32_t *targets; /* [T, B], below V (asserted on the CPU); negative: ignored */
+    const int32_t *targets; /* [T, B], below V: see below; negative: ignored */
     double weight; /* of each valid position; 0: 1 / their number, or with weights of their own or
                     * of their targets 1 / the sum of these, so that loss is a mean */
     const double *weight_at; /* device memory from which the weight is read when the pass runs, for
@@ -180,7 +183,7 @@ typedef struct ashlar_cross_entropy_args {
  * the position's and the class's weight; dlogits = the gradient of what is added, times the scale.
  * Smoothing s and class weights c are those of PyTorch's CrossEntropyLoss: with p =
  * softmax(logits), a position's loss is -(1 - s) c[target] log p[target] - s / V * the sum over v
- * of c[v] log p[v].
+ * of c[v] log p[v]. A target of V and more has the effect of a token that is no class.
  *
  * Errors: also ASHLAR_EINVAL (smoothing). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_cross_entropy(
@@ -489,7 +492,7 @@ ASHLAR_API ashlar_tensor *ashlar_model_last_layer(ashlar_model *model, ashlar_te
 ASHLAR_API ashlar_tensor *ashlar_model_argmax(ashlar_model *model, ashlar_tensor *x);
 
 /* Losses. Each adds its weighted mean over the valid positions, or elements, to the batch's loss.
- */
+ * No gradient goes to the targets, whoever computes them. */
 typedef enum ashlar_loss_kind {
     ASHLAR_LOSS_CROSS_ENTROPY, /* targets: classes; negative: not valid */
     ASHLAR_LOSS_SQUARED,       /* targets: of x's shape, as for the rest */
@@ -501,7 +504,7 @@ typedef enum ashlar_loss_kind {
 typedef struct ashlar_loss_options {
     ashlar_tensor *position_weights; /* [T, B, 1]; of the losses but cross-entropy only whether one
                                       * is 0, and the position not valid; NULL: all 1 */
-    const double *class_weights;     /* [V] in host memory, copied; NULL: all 1 */
+    const double *class_weights;     /* of cross-entropy: [V] in host memory, copied; NULL: all 1 */
     double smoothing;                /* of cross-entropy's labels, 0 .. < 1 */
     double delta;                    /* of the Huber loss; 0 stands for 1 */
     double factor;                   /* of this loss among several; 0 stands for 1 */
@@ -540,8 +543,9 @@ ASHLAR_API ashlar_tensor *ashlar_loop_step(ashlar_model *body, ashlar_tensor *te
 ASHLAR_API ashlar_tensor *ashlar_loop_use(ashlar_model *body, ashlar_tensor *tensor);
 
 /* A value that is carried, [B, width], or an int32 [B] where width is 0: before the first step
- * `initial`, of the model around, or 0 where that is NULL. For states of layers, give an initial
- * one or the width L*D*P. _carry() says what it is from the next step on. */
+ * `initial`, of the model around, or 0 where that is NULL. An initial int32 that is an input lies
+ * in device memory, not page-locked. For states of layers, give an initial one or the width L*D*P.
+ * _carry() says what it is from the next step on. */
 ASHLAR_API ashlar_tensor *ashlar_loop_carried(ashlar_model *body, ashlar_tensor *initial,
                                               size_t width);
 ASHLAR_API void ashlar_loop_carry(ashlar_model *body, ashlar_tensor *carried, ashlar_tensor *next);
@@ -691,15 +695,17 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_commit(ashlar_model *mod
 /* The arena of the weights, to which buckets may be given before commit. Ownership: the model's. */
 ASHLAR_API ashlar_arena *ashlar_model_arena(const ashlar_model *model);
 
-/* Draw all weights, as ashlar_init_weights() in the order of the layers. */
+/* Draw all weights, as ashlar_init_weights() in the order of the layers. Biases of layers whose
+ * matrix is tied to another layer's stay 0, as do vectors of the caller's operations. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_init(ashlar_model *model,
                                                              ashlar_init_rule rule, uint64_t seed,
                                                              ashlar_stream stream);
 
 /* Freeze or unfreeze the weights whose names begin with `prefix`, a recurrent layer's all together,
  * between two steps: their gradients are not computed, nor what only these need, and the tensors of
- * the arena are frozen too, so that optimizers leave them alone (ashlar_optimizer_follow()). A
- * captured walk stays as it was. Errors: ASHLAR_EINVAL (no weight has such a name). */
+ * the arena are frozen too, so that optimizers leave them alone (ashlar_optimizer_follow()): keep
+ * `is_frozen` of ashlar_arena_tensor() where you set their other options. A captured walk stays as
+ * it was. Errors: ASHLAR_EINVAL (no weight has such a name). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_freeze(ashlar_model *model,
                                                                const char *prefix, bool is_frozen);
 
@@ -730,9 +736,12 @@ typedef struct ashlar_model_batch {
     double *loss;                 /* device; TRAIN and TEST */
     const double *scale;          /* device: multiplies the gradients; NULL: 1 */
     double weight;           /* of each valid position of the losses; 0: 1 / their number in this
-                              * batch. Give 1 / that of all where a step has several batches */
+                              * batch. Give 1 / that of all where a step has several batches, and
+                              * with chunks */
     const double *weight_at; /* device: the weight, read when the work runs; NULL: `weight` */
-    uint64_t seed;           /* of dropout; 0: drawn, another one for each walk */
+    uint64_t seed; /* of dropout; 0: drawn, another one for each walk, from a sequence that
+                    * no checkpoint holds: to resume a training with the same bits, give
+                    * seeds that follow from the step's number */
     const uint64_t *seed_at; /* device: added to the seed, read when the work runs. With this,
                               * recurrent layers read lengths_at alone, so that the walk can be
                               * captured and serve other lengths */
@@ -742,7 +751,9 @@ typedef struct ashlar_model_batch {
                    * forward pass runs twice, so that memory is needed for one chunk only */
     /* The states of all recurrent layers, to go on from one batch to the next of a longer text: as
      * a batch before this one left them, and where this one shall leave them. Device memory of
-     * carried_bytes (ashlar_model_get_need()) that do not overlap. NULL: as declared; not wanted */
+     * carried_bytes (ashlar_model_get_need()) that do not overlap. NULL: as declared; not wanted.
+     * What a loop carries is not among them: let it begin with an input, and hand its last value,
+     * by ASHLAR_POOL_LAST, out */
     const void *before;
     void *after;
     void **address; /* receives the address of the block that the walk works in: see
@@ -752,10 +763,12 @@ typedef struct ashlar_model_batch {
 /* Queue a walk.
  *
  * Stream: queued; the memory is taken for `stream`.
- * Errors: ASHLAR_EINVAL (not committed; a size; a length outside 1..T; a buffer that is NULL or, on
- *         a software device, in the wrong memory: the detail names it; TRAIN: no gradients in the
- *         arena; chunks of a model that cannot be cut), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, and
- *         those of ashlar_alloc() and of the operations. Some gradients may have been written then.
+ * Errors: ASHLAR_EINVAL (not committed; a size; a length outside 1..T; a weight that is negative or
+ *         not finite; a buffer that is NULL or, on a software device, in the wrong memory: the
+ *         detail names it; before and after overlap; TRAIN: no gradients in the arena; chunks
+ *         without a weight, or of a model that cannot be cut), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM,
+ *         and those of ashlar_alloc() and of the operations. Some gradients may have been written
+ *         then.
  * Cost:   a shape of batch that is new is packed first, in up to 20 ms. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_run(ashlar_model *model, ashlar_walk walk,
                                                             const ashlar_model_batch *batch,
@@ -782,7 +795,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_prepare(ashlar_model *mo
 
 /* A training step: clear the loss and the gradients, walk, update the weights.
  *
- * optimizer   of the model's arena; the step decides by itself (ashlar_optimizer_step(), scale 1)
+ * optimizer   of the model's arena, else ASHLAR_EINVAL; the step decides by itself
+ *             (ashlar_optimizer_step(), scale 1)
  *
  * Stream, errors: those of ashlar_model_run() and ashlar_optimizer_step(). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_step(ashlar_model *model,

@@ -172,7 +172,8 @@ ashlar_tensor *ashlar__model_add_input(ashlar_model *m, const char *name, ashlar
 
 ashlar_tensor *ashlar_model_input(ashlar_model *m, const char *name, ashlar_axis axis,
                                   size_t width) {
-    (void)ashlar__model_accepts(m, name, NULL, 0, 0);
+    (void)ashlar__model_accepts(m, name != NULL ? name : "an input", NULL, 0, 0);
+    ASHLAR_MODEL_FAIL_IF(m, name == NULL, "model: an input without a name");
     ASHLAR_MODEL_FAIL_IF(m, m->root != m,
                          "model: %s: the body of a loop has no inputs: take what it reads by "
                          "ashlar_loop_step() or ashlar_loop_use()",
@@ -279,9 +280,13 @@ static bool shape_is_good(const ashlar_model *m, const ashlar_operation *o,
     return is_good;
 }
 
-void ashlar_model_operation(ashlar_model *m, const ashlar_operation *operation,
-                            const ashlar_operation_shape *shape,
+void ashlar_model_operation(ashlar_model *m, const ashlar_operation *given,
+                            const ashlar_operation_shape *given_shape,
                             ashlar_tensor *outputs[ASHLAR_OPERATION_OUTPUTS]) {
+    static const ashlar_operation no_operation;
+    static const ashlar_operation_shape no_shape;
+    const ashlar_operation *operation = given != NULL ? given : &no_operation;
+    const ashlar_operation_shape *shape = given_shape != NULL ? given_shape : &no_shape;
     const char *name = operation->name != NULL ? operation->name : "an operation";
     size_t weights[ASHLAR_OPERATION_WEIGHTS] = {0};
     if (outputs != NULL) {
@@ -325,7 +330,13 @@ static size_t find_weight(const ashlar_model *m, const char *name) {
 }
 
 void ashlar_model_tie(ashlar_model *m, const char *tensor, const char *is) {
-    (void)ashlar__model_accepts(m, tensor, NULL, 0, 0);
+    (void)ashlar__model_accepts(m, "a tie", NULL, 0, 0);
+    if (tensor == NULL || is == NULL) {
+        ASHLAR_MODEL_FAIL(m, ASHLAR_EINVAL, "model: a tie of %s to %s",
+                          tensor != NULL ? tensor : "a weight without a name",
+                          is != NULL ? is : "a weight without a name");
+        return;
+    }
     ASHLAR_MODEL_FAIL_IF(m, find_weight(m->root, tensor) < m->root->weight_count,
                          "model: %s is tied to %s behind its layer; tie it before", tensor, is);
     if (m->root->status == ASHLAR_OK) {
@@ -499,6 +510,8 @@ ashlar_status ashlar_model_init(ashlar_model *m, ashlar_init_rule rule, uint64_t
 /* The tables say which gradients are computed, so all are made anew. */
 ashlar_status ashlar_model_freeze(ashlar_model *m, const char *prefix, bool is_frozen) {
     bool is_found = false;
+    ASHLAR_FAIL_IF(prefix == NULL, ASHLAR_EINVAL,
+                   "model: a freeze without a prefix; \"\" stands for all weights");
     for (size_t i = 0; i < m->weight_count; i++) {
         if (has_prefix(&m->weights[i], prefix)) {
             m->weights[i].is_frozen = is_frozen;
@@ -506,7 +519,11 @@ ashlar_status ashlar_model_freeze(ashlar_model *m, const char *prefix, bool is_f
             ASHLAR_TRY(m->is_committed ? freeze(m, &m->weights[i]) : ASHLAR_OK);
         }
     }
-    ASHLAR_FAIL_IF(!is_found, ASHLAR_EINVAL, "model: no weight's name begins with \"%s\"", prefix);
+    ASHLAR_FAIL_IF(
+        !is_found, ASHLAR_EINVAL,
+        "model: no weight's name begins with \"%s\"; a recurrent layer's weights are frozen "
+        "together, by the layer's name",
+        prefix);
     free_tables(m);
     for (ashlar_model *body = m->bodies; body != NULL; body = body->next_body) {
         free_tables(body);

@@ -152,6 +152,8 @@ ashlar_tensor *ashlar_model_element(ashlar_model *m, ashlar_element_kind kind, a
     if (!ashlar__model_accepts(m, name, inputs, count, count)) {
         return NULL;
     }
+    ASHLAR_MODEL_FAIL_IF(m, count == 1 && b != NULL,
+                         "model: %s reads one tensor; give NULL for the second", name);
     ASHLAR_MODEL_FAIL_IF(
         m,
         count == 2 &&

@@ -17,14 +17,25 @@ static size_t positions(const ashlar_extent *e) {
     return e->steps * e->rows;
 }
 
-/* The weight `name`.`part` of a layer. */
-static size_t weight_of(ashlar_model *m, const char *name, const char *part, ashlar_part_kind kind,
-                        size_t rows, size_t width) {
+/* The weight `name`.weight of a layer. */
+static size_t weight_of(ashlar_model *m, const char *name, ashlar_part_kind kind, size_t rows,
+                        size_t width) {
     char full[NAME_BYTES];
-    (void)snprintf(full, sizeof full, "%s.%s", name, part);
+    (void)snprintf(full, sizeof full, "%s.weight", name);
     return ashlar__model_weight(
-        m, &(ashlar_model_weight){
-               .name = full, .kind = kind, .rows = rows, .width = width, .is_bias = width == 0});
+        m, &(ashlar_model_weight){.name = full, .kind = kind, .rows = rows, .width = width});
+}
+
+/* The bias `name`.bias of a layer. One whose matrix is tied to another layer's stands behind any
+ * weight, with which it must not be drawn: it stays 0. */
+static size_t bias_of(ashlar_model *m, const char *name, size_t matrix, size_t rows) {
+    char full[NAME_BYTES];
+    (void)snprintf(full, sizeof full, "%s.bias", name);
+    return ashlar__model_weight(
+        m, &(ashlar_model_weight){.name = full,
+                                  .kind = ASHLAR_PART_WEIGHT,
+                                  .rows = rows,
+                                  .is_bias = matrix + 1 == m->root->weight_count});
 }
 
 /* Whether a layer of one input can be declared: it is good, and the name fits. */
@@ -71,7 +82,7 @@ ashlar_tensor *ashlar_model_embedding(ashlar_model *m, const char *name, ashlar_
                                         .user = m->ops,
                                         .is_local = true,
                                         .reads_inputs = 1};
-    const size_t weight = weight_of(m, name, "weight", ASHLAR_PART_EMBEDDING, classes, width);
+    const size_t weight = weight_of(m, name, ASHLAR_PART_EMBEDDING, classes, width);
     return ashlar__model_one(m, &operation, name, &tokens, 1, tokens->axis, width, &weight, 1);
 }
 
@@ -126,9 +137,8 @@ ashlar_tensor *ashlar_model_linear(ashlar_model *m, const char *name, ashlar_ten
         .destroy = ashlar__host_free,
         .is_local = true,
         .reads_inputs_for_weights = 1};
-    const size_t weights[] = {weight_of(m, name, "weight", ASHLAR_PART_WEIGHT, width, x->width),
-                              has_bias ? weight_of(m, name, "bias", ASHLAR_PART_WEIGHT, width, 0)
-                                       : 0};
+    const size_t matrix = weight_of(m, name, ASHLAR_PART_WEIGHT, width, x->width);
+    const size_t weights[] = {matrix, has_bias ? bias_of(m, name, matrix, width) : 0};
     return ashlar__model_one(m, &operation, name, &x, 1, x->axis, width, weights, has_bias ? 2 : 1);
 }
 
@@ -262,6 +272,41 @@ static ashlar_status buffers_of(const layer *l, const ashlar_operation_call *c,
     return ASHLAR_OK;
 }
 
+/* Of sequences that are over, `after` is `before` again. Both are [pseudo-layers, B, width]. */
+static ashlar_status hold_rows(const layer *l, const ashlar_extent *e, size_t width,
+                               const void *before, void *after, ashlar_stream stream) {
+    const size_t bytes = e->rows * width * ashlar_dtype_bytes(l->model->dtype);
+    for (size_t p = 0; p < ashlar_rnn_layout_of(l->rnn)->pseudo_layers; p++) {
+        ashlar_scale_rows_args args = {.rows = e->rows,
+                                       .width = width,
+                                       .a = (char *)after + p * bytes,
+                                       .out = (char *)after + p * bytes,
+                                       .steps = 1,
+                                       .batch = e->rows,
+                                       .lengths = e->lengths_at};
+        ASHLAR_TRY(ashlar__ops_scale_rows(l->model->ops, &args, stream));
+        args.a = (const char *)before + p * bytes;
+        args.adds = args.is_past = true;
+        ASHLAR_TRY(ashlar__ops_scale_rows(l->model->ops, &args, stream));
+    }
+    return ASHLAR_OK;
+}
+
+/* A layer takes at least one step of each sequence. What a chunk computes so for one that was over
+ * before is read by nobody, but for the states that the batch leaves: they stay as they were. */
+static ashlar_status hold_states(const layer *l, const ashlar_operation_call *c,
+                                 const ashlar_rnn_buffers *b, ashlar_stream stream) {
+    const ashlar_walking *w = c->engine;
+    const ashlar_extent *e = &c->inputs[0].extent;
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(l->rnn);
+    if (c->phase != ASHLAR_PHASE_FORWARD || w->chunk == 0 || w->batch.after == NULL ||
+        c->after == NULL || e->lengths_at == NULL) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(hold_rows(l, e, layout->state, b->hx, b->hy, stream));
+    return has_cells(l) ? hold_rows(l, e, layout->config.hidden, b->cx, b->cy, stream) : ASHLAR_OK;
+}
+
 /* Lengths that are read in device memory when the pass runs are at least 1 there: what is computed
  * for a sequence that is over is not read. */
 static ashlar_status queue_layer(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
@@ -291,8 +336,9 @@ static ashlar_status queue_layer(void *user, const ashlar_operation_call *c, ash
                                                .out = c->work};
         ASHLAR_TRY(ashlar__ops_clip_lengths(l->model->ops, &clip, stream));
     }
-    return ashlar__rnn_queue(rnn_of(l, c->trains), passes[c->phase], &batch, &b,
-                             c->seed_at != NULL ? &varying : NULL, stream);
+    ASHLAR_TRY(ashlar__rnn_queue(rnn_of(l, c->trains), passes[c->phase], &batch, &b,
+                                 c->seed_at != NULL ? &varying : NULL, stream));
+    return hold_states(l, c, &b, stream);
 }
 
 static void destroy_layer(void *user) {
@@ -389,19 +435,22 @@ ashlar_rnn_result ashlar_model_rnn(ashlar_model *m, const char *name, ashlar_ten
                                    const ashlar_rnn_states *states) {
     const ashlar_rnn_states given = ASHLAR_OR_ZERO(ashlar_rnn_states, states);
     ashlar_tensor *const initial[] = {given.h, given.c};
-    ashlar_rnn_config c = *config;
+    ashlar_rnn_config c = ASHLAR_OR_ZERO(ashlar_rnn_config, config);
     layer *l = NULL;
     if (!begin(m, name, x, true)) {
         return (ashlar_rnn_result){0};
     }
     c.input = c.input == 0 ? x->width : c.input;
     c.dtype = m->dtype;
-    ASHLAR_MODEL_FAIL_IF(
-        m,
-        c.input != x->width || (given.c != NULL) != (given.h != NULL && c.cell == ASHLAR_RNN_LSTM),
-        "model: %s reads %s of width %zu; its config's input is %zu, and it has c with h for an "
-        "LSTM alone",
-        name, x->name, x->width, c.input);
+    ASHLAR_MODEL_FAIL_IF(m, c.input != x->width,
+                         "model: %s reads %s of width %zu; its config's input is %zu: give 0, or "
+                         "that width",
+                         name, x->name, x->width, c.input);
+    ASHLAR_MODEL_FAIL_IF(m, (given.c != NULL) != (given.h != NULL && c.cell == ASHLAR_RNN_LSTM),
+                         c.cell == ASHLAR_RNN_LSTM
+                             ? "model: %s: an LSTM needs both states, h and c, or none"
+                             : "model: %s: the layer is no LSTM, and has no state c",
+                         name);
     const ashlar_status status = create_layer(m, &c, &l);
     if (status != ASHLAR_OK) {
         char why[ASHLAR_DETAIL_BYTES];

@@ -65,24 +65,35 @@ static size_t bytes_of(const loop *l, const ashlar_operand_data *t) {
     return t->extent.steps * t->extent.rows * (t->width == 0 ? 1 : t->width) * item;
 }
 
+/* Copy a value of t's size, or a gradient. Not by ashlar_copy(): the caller's inputs and outputs
+ * may be page-locked, and a copy inside the device's memory takes no such. */
+static ashlar_status copy_value(const loop *l, const ashlar_operand_data *t, void *to,
+                                const void *from, ashlar_stream stream) {
+    const ashlar_map_args args = {.kind = ASHLAR_MAP_COPY,
+                                  .count = t->extent.steps * t->extent.rows * t->width,
+                                  .a = from,
+                                  .out = to};
+    return t->width == 0 ? ashlar_copy(l->model->device, to, from, bytes_of(l, t), stream)
+                         : ashlar__ops_map(l->model->ops, &args, stream);
+}
+
 /* A gradient, or zeros where there is none. */
-static ashlar_status copy_or_clear(const loop *l, void *to, const void *from, size_t bytes,
-                                   ashlar_stream stream) {
-    return from != NULL ? ashlar_copy(l->model->device, to, from, bytes, stream)
-                        : ashlar_fill(l->model->device, to, 0, bytes, stream);
+static ashlar_status copy_or_clear(const loop *l, const ashlar_operand_data *t, void *to,
+                                   const void *from, ashlar_stream stream) {
+    return from != NULL ? copy_value(l, t, to, from, stream)
+                        : ashlar_fill(l->model->device, to, 0, bytes_of(l, t), stream);
 }
 
 /* A copy; of a sink only the gradient, which comes from outside. */
 static ashlar_status queue_copy(void *user, const ashlar_operation_call *c, ashlar_stream stream) {
     const body_operation *o = user;
     const ashlar_operand_data *in = &c->inputs[0], *out = &c->outputs[0];
-    const size_t bytes = bytes_of(o->loop, in);
     if (c->phase == ASHLAR_PHASE_FORWARD && !o->is_sink) {
-        return ashlar_copy(o->loop->model->device, out->value, in->value, bytes, stream);
+        return copy_value(o->loop, in, out->value, in->value, stream);
     }
     const void *gradient = o->is_sink ? o->loop->gradients[o->output] : out->gradient;
     return in->gradient == NULL ? ASHLAR_OK
-                                : copy_or_clear(o->loop, in->gradient, gradient, bytes, stream);
+                                : copy_or_clear(o->loop, in, in->gradient, gradient, stream);
 }
 
 /* out (+)= a in the rows that are valid at this step, or in those that are not. */
@@ -337,9 +348,9 @@ static ashlar_status prepare_forward(const stepping *s) {
     for (size_t k = 0; k < s->l->entry_count; k++) {
         const ashlar_operand_data *o = given(s, k);
         if (s->l->entries[k].kind == ENTRY_CARRIED) {
-            ASHLAR_TRY(copy_or_clear(s->l, slot(s, k, 0), o == NULL ? NULL : o->value,
-                                     o == NULL ? s->lay.carried[k] : bytes_of(s->l, o),
-                                     s->walk.stream));
+            ASHLAR_TRY(o != NULL ? copy_value(s->l, o, slot(s, k, 0), o->value, s->walk.stream)
+                                 : ashlar_fill(s->l->model->device, slot(s, k, 0), 0,
+                                               s->lay.carried[k], s->walk.stream));
         }
     }
     return ASHLAR_OK;
@@ -381,9 +392,8 @@ static ashlar_status set_outside(const stepping *s, bool is_behind) {
         const bool is_set = is_behind ? kind == ENTRY_CARRIED && is_reached(s, k)
                                       : kind == ENTRY_USE || !is_reached(s, k);
         if (o != NULL && o->gradient != NULL && is_set) {
-            ASHLAR_TRY(copy_or_clear(s->l, o->gradient,
-                                     is_behind ? carried_gradient(s, k, 0) : NULL,
-                                     bytes_of(s->l, o), s->walk.stream));
+            ASHLAR_TRY(copy_or_clear(s->l, o, o->gradient,
+                                     is_behind ? carried_gradient(s, k, 0) : NULL, s->walk.stream));
         }
     }
     return ASHLAR_OK;

@@ -2,6 +2,8 @@
  */
 #include <ashlar/model.h>
 
+#include <math.h>
+
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
 #include "rnn/engine/engine.h"
@@ -73,6 +75,11 @@ static ashlar_status queue_elements(void *user, const ashlar_operation_call *c,
     return ashlar__ops_squared_error(l->model->ops, &args, stream);
 }
 
+/* Whether a factor can be one: finite and not negative. */
+static bool is_finite(double factor) {
+    return factor >= 0 && factor < INFINITY;
+}
+
 static void check(ashlar_model *m, ashlar_loss_kind kind, const ashlar_tensor *x,
                   const ashlar_tensor *targets, const ashlar_loss_options *o) {
     const bool has_classes = kind == ASHLAR_LOSS_CROSS_ENTROPY;
@@ -91,11 +98,22 @@ static void check(ashlar_model *m, ashlar_loss_kind kind, const ashlar_tensor *x
                          "model: loss of %s: the weights of positions, %s, have width %zu on axis "
                          "%u; give width 1 on axis %u",
                          x->name, w->name, w->width, w->axis, x->axis);
-    ASHLAR_MODEL_FAIL_IF(
-        m, !(o->smoothing >= 0 && o->smoothing < 1) || !(o->delta >= 0) || !(o->factor >= 0),
-        "model: loss of %s: smoothing %g, delta %g, factor %g; smoothing is 0 .. "
-        "< 1, the others are not negative",
-        x->name, o->smoothing, o->delta, o->factor);
+    ASHLAR_MODEL_FAIL_IF(m,
+                         !(o->smoothing >= 0 && o->smoothing < 1) || !is_finite(o->delta) ||
+                             !is_finite(o->factor),
+                         "model: loss of %s: smoothing %g, delta %g, factor %g; smoothing is 0 .. "
+                         "< 1, the others are finite and not negative",
+                         x->name, o->smoothing, o->delta, o->factor);
+    ASHLAR_MODEL_FAIL_IF(m, !has_classes && (o->class_weights != NULL || o->smoothing > 0),
+                         "model: loss of %s: weights of classes and smoothing are of cross-entropy "
+                         "alone",
+                         x->name);
+    for (size_t i = 0; i < x->width && o->class_weights != NULL; i++) {
+        ASHLAR_MODEL_FAIL_IF(m, !is_finite(o->class_weights[i]),
+                             "model: loss of %s: the weight of class %zu is %g; it is finite and "
+                             "not negative",
+                             x->name, i, o->class_weights[i]);
+    }
 }
 
 void ashlar_model_loss(ashlar_model *m, ashlar_loss_kind kind, ashlar_tensor *x,

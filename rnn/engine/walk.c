@@ -2,6 +2,7 @@
  * phase on it, chunk by chunk if asked, and gives the block back. */
 #include "rnn/engine/engine.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "allocator/base/checked.h"
@@ -135,6 +136,38 @@ static ashlar_status check_tensor(const ashlar_walking *w, const ashlar_tensor *
     return ashlar__check_operands(w->model->device, "ashlar_model_run", operands);
 }
 
+/* A loss that is a mean of its own in each chunk would not be that of the batch. */
+static ashlar_status check_weight(const ashlar_walking *w) {
+    const double weight = w->batch.weight;
+    ASHLAR_FAIL_IF(!(weight >= 0 && weight < INFINITY), ASHLAR_EINVAL,
+                   "model: the weight of a position is %g; give a finite one, or 0 for a mean",
+                   weight);
+    ASHLAR_FAIL_IF(w->chunk_count > 1 && weight == 0 && w->batch.weight_at == NULL, ASHLAR_EINVAL,
+                   "model: chunks of %zu steps need a weight, for none knows the mean of the whole "
+                   "batch: give 1 / its number of valid positions",
+                   w->plan->shape.chunk);
+    return ASHLAR_OK;
+}
+
+static ashlar_status check_states(const ashlar_walking *w) {
+    const ashlar_model *m = w->model;
+    const ashlar_model_batch *b = &w->batch;
+    bool carries = m->bodies == NULL; /* without loops nothing is lost */
+    for (size_t n = 0; n < m->node_count; n++) {
+        carries |= m->nodes[n]->operation.carries;
+    }
+    ASHLAR_FAIL_IF(!carries, ASHLAR_EINVAL,
+                   "model: no layer carries states from batch to batch; what a loop carries begins "
+                   "with an input, and its last value can be an output");
+    const uintptr_t before = (uintptr_t)b->before, after = (uintptr_t)b->after;
+    ASHLAR_FAIL_IF(before != 0 && after != 0 && before < after + w->plan->carried &&
+                       after < before + w->plan->carried,
+                   ASHLAR_EINVAL,
+                   "model: before and after overlap; give two buffers of %zu bytes, and swap them",
+                   w->plan->carried);
+    return ASHLAR_OK;
+}
+
 static ashlar_status check_memory(const ashlar_walking *w) {
     const ashlar_model *m = w->model;
     const ashlar_model_batch *b = &w->batch;
@@ -146,6 +179,7 @@ static ashlar_status check_memory(const ashlar_walking *w) {
                                        {"before", b->before, w->plan->carried, false},
                                        {"after", b->after, w->plan->carried, false},
                                        {0}};
+    ASHLAR_TRY(check_weight(w));
     for (ashlar_axis axis = ASHLAR_AXIS_TIME; axis < m->axis_count; axis++) {
         ASHLAR_TRY(w->extents[axis].steps > 0 ? check_lengths(w, axis) : ASHLAR_OK);
     }
@@ -162,7 +196,8 @@ static ashlar_status check_memory(const ashlar_walking *w) {
             ASHLAR_TRY(check_tensor(w, m->outputs[i], b->outputs[i]));
         }
     }
-    return ashlar__check_operands(m->device, "ashlar_model_run", operands);
+    ASHLAR_TRY(ashlar__check_operands(m->device, "ashlar_model_run", operands));
+    return b->before != NULL || b->after != NULL ? check_states(w) : ASHLAR_OK;
 }
 
 /* ---- one call of an operation ---- */

@@ -2,6 +2,7 @@
  * allocator. And the start of a training, which ends with that. */
 #include "allocator/base/random.h"
 #include "allocator/device/device_impl.h"
+#include "arena/optimizer/optimizer_impl.h"
 #include "rnn/engine/engine.h"
 
 /* One block, as large as that of the walk that needs most. */
@@ -81,6 +82,9 @@ ashlar_status ashlar_model_step(ashlar_model *m, ashlar_optimizer *optimizer,
                                 ashlar_stream stream) {
     const ashlar_model_batch batch = ASHLAR_OR_ZERO(ashlar_model_batch, given);
     ASHLAR_FAIL_IF(!m->is_committed, ASHLAR_EINVAL, "model: not committed");
+    ASHLAR_FAIL_IF(optimizer == NULL || ashlar__optimizer_arena(optimizer) != m->arena,
+                   ASHLAR_EINVAL, "ashlar_model_step: %s; make one of ashlar_model_arena()",
+                   optimizer == NULL ? "no optimizer" : "the optimizer is of another arena");
     ASHLAR_TRY(begin(m, &batch, stream));
     return end(m, train(m, optimizer, &batch, learning_rate, stream));
 }

@@ -55,6 +55,9 @@ ashlar_status ashlar_ops_create(ashlar_device *device, ashlar_dtype dtype, ashla
     const ashlar_device_info info = ashlar_device_get_info(device);
     const ashlar_ops_backend *backend =
         info.kind == ASHLAR_DEVICE_CUDA ? &ashlar__ops_backend_cuda : &ashlar__ops_backend_cpu;
+    ASHLAR_FAIL_IF(ashlar_dtype_bytes(dtype) == 0, ASHLAR_EINVAL,
+                   "ops: %d is no type of elements; give ASHLAR_F32 or another of base.h",
+                   (int)dtype);
     ASHLAR_TRY(backend->check(dtype));
     ashlar_ops *ops;
     ASHLAR_HOST_NEW(ops, 1, "no host memory for a model's operations");

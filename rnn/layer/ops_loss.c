@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/soft/soft.h"
 #include "rnn/layer/ops_rows.h"
 
 /* Positions whose losses are kept until they are added up, in order. */
@@ -121,7 +122,6 @@ static void compute_losses(void *context, size_t first, size_t end) {
         if (is_valid(args, at)) {
             const size_t target = (size_t)args->targets[at];
             const real weight = weight_in(args->position_weights, at);
-            ASHLAR_ASSERT(target < classes);
             run->kept[i] =
                 (double)weight * position_loss(args, row, target, run->weight * weight, drow);
         } else if (drow != NULL) {
@@ -130,7 +130,22 @@ static void compute_losses(void *context, size_t first, size_t end) {
     }
 }
 
+/* Whether every target that counts is a class; else the device is lost. */
+static bool are_classes(const ashlar_cross_entropy_args *args) {
+    for (size_t at = 0; at < args->steps * args->batch; at++) {
+        if (is_valid(args, at) && (size_t)args->targets[at] >= args->classes) {
+            ashlar__soft_lose_device("cross-entropy: a target is no class: it is not below the "
+                                     "number of logits of a position");
+            return false;
+        }
+    }
+    return true;
+}
+
 void REAL(ashlar__cross_entropy)(const ashlar_cross_entropy_args *args) {
+    if (!are_classes(args)) {
+        return;
+    }
     const double given = given_weight(args->weight, args->weight_at);
     const double weight =
         (given != 0 ? given : mean_weight(total_weight(args))) * factor_of(args->factor);

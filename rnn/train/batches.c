@@ -105,8 +105,7 @@ ashlar_status ashlar__batches_init(ashlar_batches *b, const ashlar_corpus *corpu
                                            .stride = c->stride,
                                            .held_out = c->held_out};
     size_t *tokens;
-    *b = (ashlar_batches){
-        .corpus = corpus, .is_divided = ashlar__shards_are_used(c), .ranges = c->buckets};
+    *b = (ashlar_batches){.corpus = corpus, .ranges = c->buckets};
     const size_t pieces = ashlar__shards_of(c).pieces;
     ASHLAR_FAIL_IF(c->batch % pieces != 0, ASHLAR_EINVAL,
                    "--accumulate: %zu does not divide the %zu sequences of --batch", pieces,
@@ -232,15 +231,12 @@ static void *carried_set(const ashlar_batches *b, size_t micro, size_t i) {
     return b->carried + (2 * micro + i % 2) * b->carried_bytes;
 }
 
-/* Each position's loss has the weight 1 / (tokens of the whole part). If the part is not split, a
- * weight of 0 has the same effect: the loss then divides by its own tokens. */
+/* Each position's loss has the weight 1 / (tokens of the whole part). */
 void ashlar__batches_get(const ashlar_batches *b, size_t buffer, size_t micro, size_t part,
                          ashlar_batch_part *out) {
     const ashlar_batches_buffer *s = &b->buffers[buffer];
     const ashlar_batch_split *split = &s->split;
     const ashlar_batch_window at = ashlar__batch_split_window(split, micro, part);
-    const bool is_whole = split->micro == 1 && (b->chunk == 0 || b->chunk >= split->part) &&
-                          !b->is_divided;
     out->inputs[ASHLAR_TEXT_TOKENS] = s->device + at.inputs;
     out->inputs[ASHLAR_TEXT_TARGETS] = s->device + at.targets;
     out->batch = (ashlar_model_batch){
@@ -249,7 +245,7 @@ void ashlar__batches_get(const ashlar_batches *b, size_t buffer, size_t micro, s
         .lengths = s->host + at.host_lengths,
         .lengths_at = s->device + at.lengths,
         .inputs = out->inputs,
-        .weight = is_whole ? 0 : 1 / (double)s->tokens[part],
+        .weight = 1 / (double)s->tokens[part],
         .chunk = b->chunk,
         .before = part == 0 ? NULL : carried_set(b, micro, part),
         .after = part + 1 == split->parts ? NULL : carried_set(b, micro, part + 1),

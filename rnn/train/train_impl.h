@@ -110,7 +110,6 @@ typedef struct ashlar_batches_buffer {
 typedef struct ashlar_batches {
     const ashlar_corpus *corpus;
     ashlar_batcher *batcher;
-    bool is_divided; /* ashlar__shards_are_used() */
     ashlar_batch_split_config split;
     size_t micro, count;    /* this rank's micro-batches, and the sequences of each */
     size_t chunk;           /* time steps of a chunk; 0: no chunks */

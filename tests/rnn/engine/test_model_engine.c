@@ -161,7 +161,9 @@ static void declare_all(bool has_loop) {
     X("bad reads tokens", ashlar_model_rnn(m, "bad", k, &lstm, NULL))                              \
     X("bad reads vectors of width 3", ashlar_model_rnn(m, "bad", x, &wide, NULL))                  \
     X("bad: ", ashlar_model_rnn(m, "bad", x, &none, NULL))                                         \
-    X("bad reads vectors", ashlar_model_rnn(m, "bad", x, &lstm, &states))                          \
+    X("bad: an LSTM needs both states, h and c", ashlar_model_rnn(m, "bad", x, &lstm, &states))    \
+    X("bad: the layer is no LSTM", ashlar_model_rnn(m, "bad", x, &gru, &cells))                    \
+    X("bad: rnn: input 3, hidden 0", ashlar_model_rnn(m, "bad", x, NULL, NULL))                    \
     X("bad: state plain has width 3 on axis 0", ashlar_model_rnn(m, "bad", x, &lstm, &cells))      \
     X("add: vectors has width 3 on axis 1, plain",                                                 \
       ashlar_model_element(m, ASHLAR_ELEMENT_ADD, x, p))                                           \
@@ -169,6 +171,7 @@ static void declare_all(bool has_loop) {
     X("tanh reads r, which has the states of layers",                                              \
       ashlar_model_element(m, ASHLAR_ELEMENT_TANH, ashlar_model_rnn(m, "r", x, &one, NULL).h,      \
                            NULL))                                                                  \
+    X("tanh reads one tensor", ashlar_model_element(m, ASHLAR_ELEMENT_TANH, x, x))                 \
     X("a dropout of 1", ashlar_model_dropout(m, x, 1))                                             \
     X("concatenate: vectors is on axis 1, plain on axis 0", ashlar_model_concatenate(m, x, p))     \
     X("slice: columns 2 to 4 of vectors, which has 3", ashlar_model_slice(m, x, 2, 2))             \
@@ -179,9 +182,17 @@ static void declare_all(bool has_loop) {
       ashlar_model_loss(m, ASHLAR_LOSS_CROSS_ENTROPY, y, x, NULL))                                 \
     X("loss of linear: smoothing 1",                                                               \
       ashlar_model_loss(m, ASHLAR_LOSS_CROSS_ENTROPY, y, k, &smooth))                              \
+    X("loss of linear: the weight of class 1 is -1",                                               \
+      ashlar_model_loss(m, ASHLAR_LOSS_CROSS_ENTROPY, y, k, &negative))                            \
+    X("loss of linear: smoothing 0, delta 0, factor inf",                                          \
+      ashlar_model_loss(m, ASHLAR_LOSS_CROSS_ENTROPY, y, k, &infinite))                            \
+    X("loss of linear: weights of classes and smoothing are of cross-entropy alone",               \
+      ashlar_model_loss(m, ASHLAR_LOSS_BINARY, y, x, &classes))                                    \
     X("the weights of positions, vectors",                                                         \
       ashlar_model_loss(m, ASHLAR_LOSS_SQUARED, y, x,                                              \
                         &(ashlar_loss_options){.position_weights = x}))                            \
+    X("an input without a name", ashlar_model_input(m, NULL, 1, 1))                                \
+    X("a tie of out.weight to a weight without a name", ashlar_model_tie(m, "out.weight", NULL))   \
     X("input bad: axis 5", ashlar_model_input(m, "bad", 5, 1))                                     \
     X("vectors is an input", ashlar_model_output(m, x))                                            \
     X("linear is an input, or in a loop, or an output already", ashlar_model_output(m, y),         \
@@ -190,6 +201,7 @@ static void declare_all(bool has_loop) {
     X("more than 8 axes", for (int n = 0; n < 8; n++) ashlar_model_axis(m, 1))                     \
     X("operation odd has no name or queue()", shape.inputs[0] = x,                                 \
       ashlar_model_operation(m, &nameless, &shape, out))                                           \
+    X("operation an operation has no name", ashlar_model_operation(m, NULL, NULL, out))            \
     X("input 0 of running is NULL", ashlar_model_operation(m, &running, &shape, out))              \
     X("operation half has no name", shape.inputs[0] = x,                                           \
       ashlar_model_operation(m, &half, &shape, out))                                               \
@@ -236,7 +248,10 @@ static void declare_all(bool has_loop) {
 
 /* Make the i-th mistake; returns what the error says of it, NULL: there are no more. */
 static const char *mistake(size_t i, ashlar_model *m, ashlar_tensor *foreign) {
-    const ashlar_loss_options smooth = {.smoothing = 1};
+    const double ones[W] = {1, -1, 1};
+    const ashlar_loss_options smooth = {.smoothing = 1}, negative = {.class_weights = ones},
+                              infinite = {.factor = INFINITY}, classes = {.smoothing = 0.1};
+    const ashlar_rnn_config gru = {.hidden = W, .layers = 1, .cell = ASHLAR_RNN_GRU};
     const ashlar_rnn_config wide = {.input = W + 1, .hidden = 2, .layers = 1}, none = {0},
                             one = {.hidden = 2, .layers = 1, .bias = ASHLAR_RNN_BIAS_INPUT},
                             other = {.hidden = 2, .layers = 1, .bias = ASHLAR_RNN_BIAS_RECURRENT};
@@ -248,9 +263,9 @@ static const char *mistake(size_t i, ashlar_model *m, ashlar_tensor *foreign) {
     ashlar_tensor *p = ashlar_model_input(m, "plain", ASHLAR_AXIS_NONE, W);
     ashlar_tensor *y = ashlar_model_linear(m, "linear", x, W, true);
     const ashlar_rnn_states states = {.h = p}, cells = {.h = p, .c = p};
-    ashlar_model *body = i < 41 ? NULL : ashlar_model_loop(m, ASHLAR_AXIS_TIME, false);
-    ashlar_tensor *s = i < 42 ? NULL : ashlar_loop_step(body, x);
-    ashlar_tensor *c = i < 42 ? NULL : ashlar_loop_carried(body, p, 0);
+    ashlar_model *body = i < 50 ? NULL : ashlar_model_loop(m, ASHLAR_AXIS_TIME, false);
+    ashlar_tensor *s = i < 51 ? NULL : ashlar_loop_step(body, x);
+    ashlar_tensor *c = i < 51 ? NULL : ashlar_loop_carried(body, p, 0);
     MISTAKES(TRY)
     return NULL;
 }
@@ -327,6 +342,7 @@ CASE_WITH(what_is_frozen_has_no_gradient_and_still_drops, open_model(DEVICE, 1))
     (void)run(ASHLAR_WALK_TRAIN, &b);
     check_same(0);
     CHECK_FAILS(ashlar_model_freeze(model, "d", true), ASHLAR_EINVAL, "\"d\"");
+    CHECK_FAILS(ashlar_model_freeze(model, NULL, true), ASHLAR_EINVAL, "without a prefix");
 }
 
 /* One step of an optimizer that is made for it and decays weights changes so many tensors of a
@@ -447,6 +463,24 @@ CASE_WITH(an_operation_of_the_callers_is_one_of_the_models, open_model(DEVICE, 1
         (void)run(ASHLAR_WALK_TRAIN, &b);
         check_same(1e-13);
     }
+    b.chunk = 1;
+    b.weight = 0; /* each chunk would have a mean of its own */
+    CHECK_FAILS(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]), ASHLAR_EINVAL,
+                "chunks of 1 steps need a weight");
+    b.weight = 0.1;
+    ashlar_model_need need;
+    REQUIRE(ashlar_model_get_need(model, ASHLAR_WALK_TRAIN, &b, &need) == ASHLAR_OK);
+    char *const set = (char *)take(2 * need.carried_bytes, streams[0]);
+    memset(set, 0, 2 * need.carried_bytes);
+    b.before = set;
+    b.after = set + need.carried_bytes - sizeof(double);
+    CHECK_FAILS(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]), ASHLAR_EINVAL,
+                "before and after overlap");
+    b.after = set + need.carried_bytes;
+    CHECK(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    give((void *)set);
+    b.before = b.after = NULL;
     const void *late[] = {(double *)drawn.inputs[0] + B * W};
     double *state = (void *)take(B * W * sizeof *state, streams[0]);
     b.chunk = 0;
@@ -547,6 +581,7 @@ static void check_places(bool in_chunks) {
     for (int walk = 0; walk < ASHLAR_WALK_COUNT; walk++) {
         const bool trains = walk == ASHLAR_WALK_TRAIN;
         b.chunk = in_chunks && walk != ASHLAR_WALK_PREDICT ? 1 : 0;
+        b.weight = 0.5; /* chunks need one */
         go((ashlar_walk)walk, &b);
         for (size_t i = 0; i < PLACES * T; i++) {
             double *const now = values[i / T][i % T], *const last = values[2][i % T];
@@ -568,6 +603,113 @@ static void check_places(bool in_chunks) {
 CASE(each_dropout_draws_for_itself) {
     check_places(false);
     check_places(true);
+}
+
+/* A projection, and behind it a layer that has the table's weight and a bias of its own. */
+CASE_WITH(a_bias_is_drawn_with_its_own_matrix_alone, open_model(DEVICE, 1)) {
+    static const char *const biases[] = {"out.bias", "last.bias"};
+    size_t tensor;
+    ashlar_tensor *x = ashlar_model_input(model, "tokens", ASHLAR_AXIS_NONE, 0);
+    x = ashlar_model_embedding(model, "table", x, V, W);
+    x = ashlar_model_linear(model, "projection", x, W, false);
+    ashlar_model_tie(model, "out.weight", "table.weight");
+    x = ashlar_model_linear(model, "out", x, V, true);
+    (void)ashlar_model_linear(model, "last", x, V, true);
+    REQUIRE(ashlar_model_commit(model, ASHLAR_REGIONS_INFERENCE, streams[0]) == ASHLAR_OK);
+    REQUIRE(ashlar_model_init(model, ASHLAR_INIT_PYTORCH, 1, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    for (size_t i = 0; i < 2; i++) {
+        const ashlar_arena *arena = ashlar_model_arena(model);
+        REQUIRE(ashlar_arena_find(arena, biases[i], &tensor) == ASHLAR_OK);
+        const double *bias = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, tensor);
+        for (size_t k = 0; k < V; k++) {
+            CHECK((bias[k] != 0) == (i == 1)); /* that of a tied matrix stays 0 */
+        }
+    }
+}
+
+/* A sum over time that begins with an input: inputs, outputs and gradients may all be page-locked.
+ * What a loop carries does not go from batch to batch. */
+CASE_WITH(a_loop_reads_page_locked_memory, open_model(DEVICE, 1)) {
+    enum { N = T * B * W, ROW = B * W };
+    struct {
+        double x[N], first[ROW], y[N], copy[N], dx[N], dfirst[ROW], loss;
+    } * at;
+    REQUIRE(ashlar_device_host_alloc(device, sizeof *at, (void **)&at) == ASHLAR_OK);
+    ashlar_tensor *x = ashlar_model_input(model, "x", ASHLAR_AXIS_TIME, W), *copy;
+    ashlar_tensor *first = ashlar_model_input(model, "first", ASHLAR_AXIS_NONE, W);
+    ashlar_model *body = ashlar_model_loop(model, ASHLAR_AXIS_TIME, false);
+    ashlar_tensor *step = ashlar_loop_step(body, x), *sum = ashlar_loop_carried(body, first, 0);
+    ashlar_tensor *next = ashlar_model_element(body, ASHLAR_ELEMENT_ADD, sum, step);
+    ashlar_loop_carry(body, sum, next);
+    ashlar_loop_collect(body, step, &copy);
+    ashlar_tensor *y = ashlar_loop_end(body, next);
+    ashlar_model_output(model, y);
+    ashlar_model_output(model, copy);
+    add_half(ashlar_model_linear(model, "linear", y, W, true));
+    REQUIRE(commit(1) == ASHLAR_OK);
+    for (size_t i = 0; i < N; i++) {
+        at->x[i] = (double)i;
+        at->first[i % ROW] = 0.5;
+    }
+    ashlar_model_batch b = {.batch = B,
+                            .steps = T,
+                            .inputs = (const void *[]){at->x, at->first},
+                            .outputs = (void *[]){at->y, at->copy},
+                            .input_gradients = (void *[]){at->dx, at->dfirst},
+                            .loss = &at->loss};
+    for (int walk = 0; walk < ASHLAR_WALK_COUNT; walk++) {
+        memset(at->y, 0, sizeof at->y);
+        memset(at->copy, 0, sizeof at->copy);
+        REQUIRE(ashlar_model_run(model, (ashlar_walk)walk, &b, streams[0]) == ASHLAR_OK);
+        wait_for(streams[0]);
+        for (size_t i = 0; i < N; i++) {
+            CHECK(at->y[i] == at->x[i] + (i < ROW ? 0.5 : at->y[i - ROW]));
+            CHECK(at->copy[i] == at->x[i]);
+            CHECK(i >= ROW || at->dfirst[i] == at->dx[i]);
+        }
+    }
+    b.after = at->y;
+    CHECK_FAILS(ashlar_model_run(model, ASHLAR_WALK_TEST, &b, streams[0]), ASHLAR_EINVAL,
+                "no layer carries states from batch to batch");
+    ashlar_device_host_free(device, at);
+}
+
+/* The states that a ragged batch leaves are those of each sequence's own last step. */
+CASE_WITH(chunks_leave_the_states_that_the_batch_leaves, open_model(DEVICE, 1)) {
+    enum { LSTM, GRU, LAYERS };
+    static const ashlar_rnn_config stacks[LAYERS] = {
+        {.hidden = W, .layers = 2, .projection = 2},
+        {.hidden = W, .layers = 2, .cell = ASHLAR_RNN_GRU}};
+    static const int32_t lengths[B] = {1, T, 2};
+    double *whole, *cut;
+    ashlar_model_need need;
+    ashlar_tensor *y = ashlar_model_input(model, "x", ASHLAR_AXIS_TIME, W);
+    y = ashlar_model_rnn(model, "lstm", y, &stacks[LSTM], NULL).y;
+    add_half(ashlar_model_rnn(model, "gru", y, &stacks[GRU], NULL).y);
+    REQUIRE(commit(1) == ASHLAR_OK);
+    ashlar_model_batch b = draw_batch(T, B, false);
+    b.lengths = lengths;
+    b.weight = 0.1;
+    REQUIRE(ashlar_model_get_need(model, ASHLAR_WALK_TRAIN, &b, &need) == ASHLAR_OK);
+    whole = (void *)take(need.carried_bytes, streams[0]);
+    cut = (void *)take(need.carried_bytes, streams[0]);
+    for (int walk = ASHLAR_WALK_TRAIN; walk <= ASHLAR_WALK_TEST; walk++) {
+        memset(whole, 0, need.carried_bytes);
+        b.chunk = 0;
+        b.after = whole;
+        go((ashlar_walk)walk, &b);
+        for (b.chunk = 1; b.chunk < T; b.chunk++) {
+            memset(cut, 0, need.carried_bytes);
+            b.after = cut;
+            go((ashlar_walk)walk, &b);
+            for (size_t i = 0; i < need.carried_bytes / sizeof *cut; i++) {
+                CHECK_NEAR(cut[i], whole[i], 1e-14, 1e-14);
+            }
+        }
+    }
+    give((void *)whole);
+    give((void *)cut);
 }
 
 /* ---- what a walk refuses ---- */
@@ -612,6 +754,9 @@ CASE(a_batch_that_cannot_be_is_refused_by_name) {
     INVALID("lengths[2] of axis 1 is 5", b.lengths = (int32_t[]){1, 1, T + 1});
     INVALID("lengths", b.lengths = (const int32_t *)(void *)loss);
     INVALID("in chunks", b.chunk = 1);
+    INVALID("the weight of a position is -1", b.weight = -1);
+    INVALID("the weight of a position is nan", b.weight = NAN);
+    INVALID("the weight of a position is inf", b.weight = INFINITY);
     FOREIGN("lengths_at", b.lengths_at = on_host);
     INVALID("lengths_at of axis 1 without lengths", b.lengths_at = b.lengths, b.lengths = NULL);
     FOREIGN("tokens", b.inputs = inputs);
@@ -804,6 +949,13 @@ CASE_WITH(a_step_refuses_what_it_cannot_do, open_live()) {
     REQUIRE(ashlar_model_create(allocator, ASHLAR_F64, &bare) == ASHLAR_OK);
     CHECK(ashlar_model_step(bare, optimizer, &batch, 0.1, streams[0]) == ASHLAR_EINVAL);
     CHECK(strstr(ashlar_error_detail(), "not committed") != NULL);
+    CHECK_FAILS(ashlar_model_step(model, NULL, &batch, 0.1, streams[0]), ASHLAR_EINVAL,
+                "no optimizer");
+    (void)ashlar_model_linear(bare, "own", ashlar_model_input(bare, "x", ASHLAR_AXIS_NONE, 1), 1,
+                              false);
+    REQUIRE(ashlar_model_commit(bare, ASHLAR_REGIONS_ALL, streams[0]) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_model_step(bare, optimizer, &batch, 0.1, streams[0]), ASHLAR_EINVAL,
+                "of another arena");
     CHECK(ashlar_model_warmup(bare, &batch, streams[0], NULL) == ASHLAR_EINVAL);
     ashlar_model_destroy(bare);
     CHECK(ashlar_model_step(model, optimizer, &batch, 0.1, streams[0]) == ASHLAR_OK);

@@ -111,7 +111,8 @@ static void add_rnn(void) {
 static void add_element(void) {
     const ashlar_element_kind kind = (ashlar_element_kind)below(ASHLAR_ELEMENT_KIND_COUNT);
     ashlar_tensor *const a = draw_any();
-    made(ashlar_model_element(model, kind, a, draw_like(a, true)));
+    ashlar_tensor *const b = draw_like(a, true);
+    made(ashlar_model_element(model, kind, a, kind <= ASHLAR_ELEMENT_MULTIPLY ? b : NULL));
 }
 
 static void add_scale(void) {

@@ -3,6 +3,7 @@
 #include "tests/allocator/core/allocator_fixture.h"
 #include "tests/strict.h"
 
+#include "allocator/soft/soft_state.h"
 #include "rnn/layer/ops.h"
 
 enum { FIELDS_MAX = 12 };
@@ -197,6 +198,73 @@ CASE_WITH(arrays_are_added_up, open_ops()) {
     args.from = NULL;
     CHECK_FAILS(ashlar_copy_columns(ops, &args, streams[0]), ASHLAR_EINVAL, "from is NULL");
     give(to);
+}
+
+CASE_WITH(a_type_that_there_is_not_is_refused, open_ops()) {
+    ashlar_ops *none = NULL;
+    CHECK_FAILS(ashlar_ops_create(device, ASHLAR_DTYPE_COUNT, &none), ASHLAR_EINVAL,
+                "4 is no type of elements");
+    CHECK_FAILS(ashlar_ops_create(device, ASHLAR_F16, &none), ASHLAR_ENOTSUP, "ASHLAR_F16");
+    CHECK(none == NULL);
+}
+
+static void check_lost(bool is_fine, const char *why) {
+    if (is_fine) {
+        CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
+    } else {
+        CHECK_FAILS(ashlar_stream_synchronize(device, streams[0]), ASHLAR_EDRIVER, why);
+        ashlar__soft_state.devices[0].fault = CU_SUCCESS;
+    }
+}
+
+/* What is outside of the classes is found when the work runs: the device is lost, by a line that
+ * says why, and nothing was read or written outside of the table. */
+CASE_WITH(a_token_that_is_no_class_loses_the_device, open_ops()) {
+    enum { T = 2, B = 2, V = 3 };
+    static const struct {
+        int32_t token;
+        bool is_fine, is_target_fine;
+    } cases[] = {{V - 1, true, true}, {V, false, false}, {-1, false, true}};
+    struct {
+        double table[V], out[T * B], logits[T * B * V], loss;
+        int32_t tokens[T * B], lengths[B];
+    } *at = (void *)take(sizeof *at, streams[0]);
+    double *const work =
+        (void *)take(ashlar_ops_get_need(ops, T * B).loss_work_bytes + 1, streams[0]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int is_past = 0; is_past < 2; is_past++) {
+            memset(at, 0, sizeof *at);
+            at->tokens[2] = cases[i].token; /* of sequence 0 at step 1 */
+            at->lengths[0] = is_past ? 1 : 2;
+            at->lengths[1] = 2;
+            ashlar_embedding_args embedding = {.steps = T,
+                                               .batch = B,
+                                               .lengths = at->lengths,
+                                               .classes = V,
+                                               .width = 1,
+                                               .tokens = at->tokens,
+                                               .table = at->table,
+                                               .out = at->out};
+            const ashlar_cross_entropy_args loss = {.steps = T,
+                                                    .batch = B,
+                                                    .lengths = at->lengths,
+                                                    .classes = V,
+                                                    .logits = at->logits,
+                                                    .targets = at->tokens,
+                                                    .work = work,
+                                                    .loss = &at->loss};
+            CHECK(ashlar_embedding_forward(ops, &embedding, streams[0]) == ASHLAR_OK);
+            check_lost(cases[i].is_fine || is_past, "embedding: a token is no class of the table");
+            embedding.dout = at->out;
+            embedding.dtable = at->table;
+            CHECK(ashlar_embedding_backward(ops, &embedding, streams[0]) == ASHLAR_OK);
+            check_lost(cases[i].is_fine || is_past, "embedding: a token is no class of the table");
+            CHECK(ashlar_cross_entropy(ops, &loss, streams[0]) == ASHLAR_OK);
+            check_lost(cases[i].is_target_fine || is_past, "cross-entropy: a target is no class");
+        }
+    }
+    give(at);
+    give(work);
 }
 
 RUN_CASES()
