@@ -1,5 +1,4 @@
-/* training.c - saves and loads a whole training: the arena, the optimizer, the step and the seed.
- */
+/* training.c - saves and loads a whole training: the arena, the optimizer, the step and seeds. */
 #include <float.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -15,6 +14,7 @@
 #include "arena/layout/arena_impl.h"
 
 #define UPDATES "ashlar.updates"
+#define MODEL_SEED "ashlar.model_seed"
 
 enum { STEP, SEED, OPTIMIZER, KEYS, TEXT_BYTES = 160, NUMBER_BYTES = 21 };
 
@@ -57,6 +57,21 @@ static ashlar_status read_state(const ashlar_checkpoint *file, ashlar_training_s
                        ashlar__safetensors_path(file), keys[i]);
     }
     *out = s;
+    return ASHLAR_OK;
+}
+
+/* Of what the arena's model draws next. A file of an earlier version does not tell. */
+static ashlar_status read_model_seed(const ashlar_checkpoint *file, uint64_t *seed) {
+    const char *text = ashlar_checkpoint_metadata(file, MODEL_SEED);
+    char again[NUMBER_BYTES];
+    if (text == NULL) {
+        return ASHLAR_OK;
+    }
+    (void)sscanf(text, "%" SCNu64, seed);
+    (void)snprintf(again, sizeof again, "%" PRIu64, *seed);
+    ASHLAR_FAIL_IF(strcmp(text, again) != 0, ASHLAR_EFORMAT,
+                   "%s: no good " MODEL_SEED " in its metadata; it is a number below 2^64",
+                   ashlar__safetensors_path(file));
     return ASHLAR_OK;
 }
 
@@ -143,15 +158,17 @@ static ashlar_status read_updates(const ashlar_checkpoint *file, updates_work *w
 static ashlar_status save(const updates_work *w, const char *path, const ashlar_training_state *now,
                           const ashlar_checkpoint_pair *metadata, size_t metadata_count,
                           ashlar_stream stream) {
-    char texts[KEYS][TEXT_BYTES];
+    char texts[KEYS][TEXT_BYTES], seed[NUMBER_BYTES];
     ashlar_checkpoint_pair *all;
-    ASHLAR_HOST_NEW(all, metadata_count + KEYS + w->count + 1,
+    ASHLAR_HOST_NEW(all, metadata_count + KEYS + w->count + 2,
                     "no host memory for the metadata of %s", path);
     print_state(now, texts);
     size_t count = 0;
     for (; count < KEYS; count++) {
         all[count] = (ashlar_checkpoint_pair){keys[count], texts[count]};
     }
+    (void)snprintf(seed, sizeof seed, "%" PRIu64, w->arena->seed);
+    all[count++] = (ashlar_checkpoint_pair){MODEL_SEED, seed};
     count += print_updates(w, all + count);
     for (size_t i = 0; i < metadata_count; i++) {
         all[count++] = metadata[i];
@@ -183,14 +200,19 @@ ashlar_status ashlar_training_load(ashlar_arena *arena, ashlar_optimizer *optimi
                                    ashlar_training_state *out) {
     const ashlar_load_options options = {.flags = ASHLAR_CHECKPOINT_STATE};
     ashlar_training_state state;
+    uint64_t seed = arena->seed;
     updates_work w;
     ASHLAR_TRY(read_state(file, &state));
+    ASHLAR_TRY(read_model_seed(file, &seed));
     ashlar_status status = open_updates(&w, arena);
     ASHLAR_THEN(status, read_updates(file, &w, state.optimizer.step));
     ASHLAR_THEN(status, ashlar_checkpoint_load(arena, file, &options, stream, NULL));
     ASHLAR_THEN(status, ashlar_optimizer_copy_state_to_device(optimizer, &state.optimizer,
                                                               w.updates, stream));
     close_updates(&w);
-    *out = status == ASHLAR_OK ? state : *out;
+    if (status == ASHLAR_OK) {
+        arena->seed = seed;
+        *out = state;
+    }
     return status;
 }

@@ -52,6 +52,7 @@ struct ashlar_arena {
     size_t bucket_bytes;     /* the size that the caller asked for */
     uint64_t option_changes; /* so often tensors got other options */
     size_t world_size;
+    uint64_t seed; /* of what a model of this arena draws next; a training's file has it */
 
     /* Set by commit: */
     ashlar_allocator *allocator; /* NULL before commit */

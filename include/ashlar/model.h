@@ -740,8 +740,8 @@ typedef struct ashlar_model_batch {
                               * with chunks */
     const double *weight_at; /* device: the weight, read when the work runs; NULL: `weight` */
     uint64_t seed; /* of dropout; 0: drawn, another one for each walk, from a sequence that
-                    * no checkpoint holds: to resume a training with the same bits, give
-                    * seeds that follow from the step's number */
+                    * ashlar_training_save() saves with the arena. cuDNN's dropout has a sequence
+                    * of its own, which begins anew with ashlar_model_set_seed() */
     const uint64_t *seed_at; /* device: added to the seed, read when the work runs. With this,
                               * recurrent layers read lengths_at alone, so that the walk can be
                               * captured and serve other lengths */

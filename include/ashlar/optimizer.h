@@ -251,10 +251,11 @@ typedef struct ashlar_training_state {
 
 /*
  * Save all that a training needs to continue with the same bits: parameters, moments, masters, the
- * optimizer's state and *state. The file is one of ashlar_checkpoint_save(), with "ashlar.step",
- * "ashlar.seed", "ashlar.optimizer_state" and "ashlar.updates" in its metadata: the last is the
- * number of tensors that were ever frozen, each with its updates as "ashlar.updates.NAME". Which
- * tensors are frozen is the program's to know. Waits for `stream`.
+ * optimizer's state, the seed from which a model of the arena draws next, and *state. The file is
+ * one of ashlar_checkpoint_save(), with "ashlar.step", "ashlar.seed", "ashlar.model_seed",
+ * "ashlar.optimizer_state" and "ashlar.updates" in its metadata: the last is the number of tensors
+ * that were ever frozen, each with its updates as "ashlar.updates.NAME". Which tensors are frozen
+ * is the program's to know. Waits for `stream`.
  *
  * metadata   [metadata_count], the program's own, under other keys; may be NULL if there is none
  *

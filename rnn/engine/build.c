@@ -7,13 +7,16 @@
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 #include "arena/compute/convert.h"
+#include "arena/layout/arena_impl.h"
 #include "rnn/layer/ops.h"
 
 /* ---- the model ---- */
 
 static ashlar_status open_model(ashlar_model *m) {
     ASHLAR_TRY(ashlar_ops_create(m->device, m->dtype, &m->ops));
-    return ashlar_arena_create(&m->arena);
+    ASHLAR_TRY(ashlar_arena_create(&m->arena));
+    m->arena->seed = 1;
+    return ASHLAR_OK;
 }
 
 ashlar_model *ashlar__model_new(ashlar_allocator *allocator, ashlar_dtype dtype,
@@ -25,8 +28,7 @@ ashlar_model *ashlar__model_new(ashlar_allocator *allocator, ashlar_dtype dtype,
                             .allocator = allocator,
                             .dtype = dtype,
                             .ops = root != NULL ? root->ops : NULL,
-                            .axis_count = ASHLAR_AXIS_TIME + 1,
-                            .seed = 1};
+                            .axis_count = ASHLAR_AXIS_TIME + 1};
     }
     return m;
 }
@@ -503,7 +505,7 @@ ashlar_status ashlar_model_init(ashlar_model *m, ashlar_init_rule rule, uint64_t
     }
     const ashlar_status status = ashlar_init_weights(m->arena, rule, parts, count, seed, stream);
     ashlar__host_free(parts);
-    m->seed = ashlar__random_mix(seed + 1);
+    m->arena->seed = ashlar__random_mix(seed + 1);
     return status;
 }
 

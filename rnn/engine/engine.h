@@ -194,7 +194,6 @@ struct ashlar_model {
     ashlar_model_constant *constants;
     ashlar_model_batch largest;   /* of the warm-up, during it */
     ashlar_warmup_options warmup; /* max_length 0: none; else walks are steps with its keys */
-    uint64_t seed;                /* of the next walk whose seed is not given */
     void *prepared; /* copies of weights that walks read which do not train; NULL: none */
     bool prepares_bf16;
     ashlar_walk_table *tables;

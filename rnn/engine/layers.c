@@ -7,6 +7,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
+#include "arena/layout/arena_impl.h"
 #include "rnn/layer/backend.h"
 #include "rnn/layer/ops.h"
 #include "rnn/layer/rnn_cpu.h"
@@ -544,7 +545,7 @@ ashlar_status ashlar_model_prepare(ashlar_model *m, bool to_bf16, ashlar_stream 
 }
 
 ashlar_status ashlar_model_set_seed(ashlar_model *m, uint64_t seed, ashlar_stream stream) {
-    m->seed = seed;
+    m->root->arena->seed = seed;
     for (size_t n = 0; n < m->node_count; n++) {
         if (m->nodes[n]->operation.queue == queue_layer) {
             const layer *l = m->nodes[n]->operation.user;

@@ -9,6 +9,7 @@
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 #include "allocator/device/device_impl.h"
+#include "arena/layout/arena_impl.h"
 #include "rnn/layer/ops.h"
 
 /* Odd, so that neighbouring chunks draw from different seeds, and all of a training's from
@@ -459,7 +460,7 @@ ashlar_status ashlar__model_walk(ashlar_model *m, ashlar_walk walk, const ashlar
     if (walk == ASHLAR_WALK_TRAIN) { /* the weights are about to change */
         ASHLAR_TRY(ashlar__model_drop_prepared(m));
     }
-    w.seed = w.batch.seed != 0 ? w.batch.seed : ashlar__random_step(&m->seed);
+    w.seed = w.batch.seed != 0 ? w.batch.seed : ashlar__random_step(&m->root->arena->seed);
     ASHLAR_TRY(take_block(&w, w.batch.address));
     const ashlar_status status = queue_all(&w);
     const ashlar_status given_back = ashlar_free(m->allocator, w.block);

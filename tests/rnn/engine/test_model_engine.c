@@ -1088,6 +1088,35 @@ CASE_WITH(a_start_that_fails_for_want_of_host_memory_leaves_nothing_behind, open
     CHECK(failures > 50);
 }
 
+/* Dropout zeroes in a resumed training what it would have zeroed. */
+CASE_WITH(a_training_that_goes_on_draws_the_same, open_saved()) {
+    ashlar_model_start_options options = {.optimizer = sgd, .seed = 1};
+    const ashlar_training_state state = {.step = 1};
+    ashlar_training_state found;
+    ashlar_optimizer *optimizer;
+    ashlar_checkpoint *file;
+    double losses[2];
+    batch.seed = 0;
+    REQUIRE(start(&options, &batch, &optimizer) == ASHLAR_OK);
+    CHECK(ashlar_model_step(model, optimizer, &batch, 0.1, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_training_save(ashlar_model_arena(model), optimizer, path, &state, NULL, 0,
+                               streams[0]) == ASHLAR_OK);
+    for (size_t i = 0; i < 2; i++) {
+        CHECK(ashlar_model_step(model, optimizer, &batch, 0.1, streams[0]) == ASHLAR_OK);
+        wait_for(streams[0]);
+        losses[i] = *batch.loss;
+        ashlar_optimizer_destroy(optimizer);
+        options.seed = 2;
+        REQUIRE(start(&options, &batch, &optimizer) == ASHLAR_OK);
+        REQUIRE(ashlar_checkpoint_open(path, &file) == ASHLAR_OK);
+        CHECK(ashlar_training_load(ashlar_model_arena(model), optimizer, file, streams[0],
+                                   &found) == ASHLAR_OK);
+        ashlar_checkpoint_close(file);
+    }
+    CHECK(losses[0] == losses[1]);
+    ashlar_optimizer_destroy(optimizer);
+}
+
 /* What is refused before the commit leaves the model as it was. */
 CASE_WITH(a_start_refuses_what_it_cannot_do, open_saved()) {
     ashlar_model_start_options options = {.optimizer = sgd, .file = "/no/such/file"};
