@@ -116,6 +116,13 @@ ASHLAR_END_DECLS
 /* More bytes than any device has, so that a request for them fails with out of memory. */
 #define ASHLAR_CUDA_TOO_MUCH ((size_t)1 << 62)
 
+/* The stream of calls that name none. */
+#if defined(__cplusplus)
+#define ASHLAR_CUDA_NO_STREAM nullptr
+#else
+#define ASHLAR_CUDA_NO_STREAM NULL
+#endif
+
 static inline cudaStream_t ashlar_cuda_stream(cudaStream_t stream) {
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
     return stream ? stream : cudaStreamPerThread;
@@ -142,7 +149,8 @@ static inline cudaError_t ashlar_cudaMalloc(void **ptr, size_t bytes) {
     int device = 0;
     int result = ASHLAR_CUDA_ASK;
     if (ptr && bytes != 0 && cudaGetDevice(&device) == cudaSuccess) {
-        result = ashlar_cuda_malloc(ASHLAR_CUDA_ALL_STREAMS, device, ptr, bytes, NULL);
+        result =
+            ashlar_cuda_malloc(ASHLAR_CUDA_ALL_STREAMS, device, ptr, bytes, ASHLAR_CUDA_NO_STREAM);
     }
     if (result == cudaErrorMemoryAllocation) {
         return ashlar_cuda_no_memory();
@@ -151,7 +159,8 @@ static inline cudaError_t ashlar_cudaMalloc(void **ptr, size_t bytes) {
 }
 
 static inline cudaError_t ashlar_cudaFree(void *ptr) {
-    const int result = ptr ? ashlar_cuda_free(ASHLAR_CUDA_ALL_STREAMS, ptr, NULL) : ASHLAR_CUDA_ASK;
+    const int result = ptr ? ashlar_cuda_free(ASHLAR_CUDA_ALL_STREAMS, ptr, ASHLAR_CUDA_NO_STREAM)
+                           : ASHLAR_CUDA_ASK;
     if (result == cudaErrorInvalidValue) {
         return cudaFree((char *)ptr + 1); /* fails in the same way; with `ptr` itself CUDA might
                                            * free a segment */
@@ -193,7 +202,8 @@ static inline cudaError_t ashlar_cudaMallocHost(void **ptr, size_t bytes) {
     int device = 0;
     int result = ASHLAR_CUDA_ASK;
     if (ptr && bytes != 0 && cudaGetDevice(&device) == cudaSuccess) {
-        result = ashlar_cuda_malloc(ASHLAR_CUDA_PAGE_LOCKED, device, ptr, bytes, NULL);
+        result =
+            ashlar_cuda_malloc(ASHLAR_CUDA_PAGE_LOCKED, device, ptr, bytes, ASHLAR_CUDA_NO_STREAM);
     }
     if (result == cudaErrorMemoryAllocation) {
         return ashlar_cuda_no_memory();
@@ -202,7 +212,8 @@ static inline cudaError_t ashlar_cudaMallocHost(void **ptr, size_t bytes) {
 }
 
 static inline cudaError_t ashlar_cudaFreeHost(void *ptr) {
-    const int result = ptr ? ashlar_cuda_free(ASHLAR_CUDA_PAGE_LOCKED, ptr, NULL) : ASHLAR_CUDA_ASK;
+    const int result = ptr ? ashlar_cuda_free(ASHLAR_CUDA_PAGE_LOCKED, ptr, ASHLAR_CUDA_NO_STREAM)
+                           : ASHLAR_CUDA_ASK;
     if (result == cudaErrorInvalidValue) {
         return cudaFreeHost((char *)ptr + 1);
     }
