@@ -51,9 +51,6 @@ struct ashlar_replay {
     uint32_t depth;                 /* nested steps: how many have begun and not ended */
     ashlar_stream stream;           /* the stream on which the step began; ASHLAR_NO_STREAM: a
                                      * nested step began on another */
-    const ashlar_step_key *counted; /* the key in whose costs the step is counted, if the key still
-                                     * exists */
-    ashlar_step_costs costs_before; /* driver calls counted when the step began */
 };
 
 /* A slot's block, with `slot` and `bytes` set. The caller takes it by writing to `taken`. */

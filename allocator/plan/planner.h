@@ -131,13 +131,6 @@ ashlar__plan_memories_check_locked(const ashlar_plan_memory *memories, const ash
 
 /* ---- keys ---- */
 
-/* Calls into the driver while steps were under way. */
-typedef struct ashlar_step_costs {
-    uint64_t steps;
-    uint64_t calls;     /* by any thread */
-    uint64_t own_calls; /* of these, the allocator's own */
-} ashlar_step_costs;
-
 /*
  * The steps of one key on one stream. A key stands for a range of the numbers that programs give to
  * ashlar_step_begin(). Lock: the allocator's.
@@ -176,7 +169,6 @@ struct ashlar_step_key {
                                  * blocks have returned to gaps, and none returns during the step:
                                  * so the addresses follow from the step alone */
     uint32_t diverged;          /* steps in a row that had a miss */
-    ashlar_step_costs costs;    /* of its steps since the warm-up */
 };
 
 /* What an allocator knows of all steps. Lock: the allocator's. */

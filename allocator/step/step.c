@@ -9,30 +9,6 @@
 /* How many streams a step asks, when it begins, whether blocks that wait for them can be reused. */
 enum { ASKED_AT_BEGIN = 16 };
 
-/* ---- costs ---- */
-
-static ashlar_step_costs counts_now(const ashlar_allocator *a) {
-    const ashlar_driver_counts counts = ashlar_device_get_info(a->device).calls;
-    return (ashlar_step_costs){.calls = counts.query + counts.memory + counts.order + counts.work +
-                                        counts.wait,
-                               .own_calls = a->client.calls};
-}
-
-/* Add to the step's key the driver calls made since the step began, unless the key was forgotten
- * meanwhile. */
-static void count_costs(ashlar_allocator *a, const ashlar_replay *replay) {
-    const ashlar_step_costs now = counts_now(a);
-    ashlar_step_key *key = a->planner.keys;
-    while (key != NULL && key != replay->counted) {
-        key = key->next;
-    }
-    if (key != NULL) {
-        key->costs.steps++;
-        key->costs.calls += now.calls - replay->costs_before.calls;
-        key->costs.own_calls += now.own_calls - replay->costs_before.own_calls;
-    }
-}
-
 /* ---- beginning ---- */
 
 /* The handle by which this thread's requests name the stream, or ASHLAR_NO_STREAM. */
@@ -170,7 +146,6 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
     ashlar_replay *replay = own->own_replay;
     ashlar_step_key *key = NULL;
     ASHLAR_CHECK2(!replay->is_held);
-    replay->costs_before = counts_now(a);
     ASHLAR_TRY(prepare(a, stream, number, &key));
     if (key != NULL && key->is_held) {
         ASHLAR_TRY(hold(a, own));
@@ -182,7 +157,6 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
     replay->stream = ashlar__stream_named(stream);
     replay->is_recorded = false;
     a->planner.active_step_count++;
-    replay->counted = key;
     choose(a, own, key);
     return ASHLAR_OK;
 }
@@ -336,7 +310,6 @@ static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {
     ASHLAR_CHECK2(!replay->is_recorded &&
                   a->planner.recording_count <= a->planner.active_step_count);
     ashlar__planner_tidy_locked(&a->planner, &a->heap);
-    count_costs(a, replay);
     if (status == ASHLAR_OK && key != NULL && is_due(a, key)) {
         status = ashlar__planner_build_locked(a, own, key);
     }

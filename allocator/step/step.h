@@ -133,7 +133,4 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__warmup_join(ashlar_allocator *allocator,
                                                     const ashlar_warmup_options *options,
                                                     size_t length);
 
-/* Forget the driver calls that were counted for steps of all lengths. Lock: not held. */
-void ashlar__warmup_clear_costs(ashlar_allocator *allocator, const ashlar_warmup_options *options);
-
 #endif /* ASHLAR_STEP_H */

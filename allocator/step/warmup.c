@@ -367,7 +367,6 @@ ashlar_status ashlar_allocator_warmup(ashlar_allocator *a, const ashlar_warmup_o
     }
     (void)set_build_after(a, build_after);
     ASHLAR_TRY(status);
-    ashlar__warmup_clear_costs(a, &chosen);
     ashlar_allocator_seal(a);
     fill_report(&w, &before, &report);
     if (out != NULL) {

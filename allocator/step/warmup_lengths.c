@@ -1,5 +1,4 @@
-/* warmup_lengths.c - which lengths a warm-up goes through, which of them share a key, and what each
- * key's steps need. */
+/* warmup_lengths.c - which lengths a warm-up goes through, and which of them share a key. */
 #include <ashlar/plan.h>
 
 #include "allocator/base/error.h"
@@ -92,73 +91,5 @@ ashlar_status ashlar__warmup_join(ashlar_allocator *a, const ashlar_warmup_optio
     ashlar_status status = ashlar__stream_state_of_locked(a, o->stream, &state);
     ASHLAR_THEN(status, ashlar__step_key_join_locked(a, number, last, state));
     ashlar__allocator_leave(a);
-    return status;
-}
-
-/* ---- what each key's lengths need ---- */
-
-void ashlar__warmup_clear_costs(ashlar_allocator *a, const ashlar_warmup_options *o) {
-    const uint64_t end = ashlar__warmup_number_of(o, o->max_length);
-    ashlar__allocator_enter(a);
-    for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        if (key->key - o->key <= end) {
-            key->costs = (ashlar_step_costs){0};
-        }
-    }
-    ashlar__allocator_leave(a);
-}
-
-/* The key on the stream with the lowest number from `from` to `last`; NULL: there is none. */
-static const ashlar_step_key *find_next(const ashlar_allocator *a, const ashlar_stream_state *state,
-                                        uint64_t from, uint64_t last) {
-    const ashlar_step_key *found = NULL;
-    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        if (key->stream_state == state && key->key - from <= last - from &&
-            (found == NULL || key->key - from < found->key - from)) {
-            found = key;
-        }
-    }
-    return found;
-}
-
-static ashlar_warmup_range describe(const ashlar_warmup_options *o, const ashlar_step_key *key) {
-    const size_t first = o->min_length + (size_t)(key->key - o->key);
-    ashlar_warmup_range b = {.first_length = first,
-                             .last_length = first + (size_t)key->number_count - 1,
-                             .steps = key->costs.steps,
-                             .calls = key->costs.calls,
-                             .own_calls = key->costs.own_calls};
-    for (uint32_t i = 0; key->plan != NULL && i < key->plan->stream_count; i++) {
-        b.plan_bytes += key->plan->stream_plans[i].plan_bytes;
-    }
-    for (uint32_t i = 0; i < key->recording.stream_count; i++) {
-        b.peak_bytes += key->recording.peaks[i];
-    }
-    return b;
-}
-
-ashlar_status ashlar_warmup_list_ranges(ashlar_allocator *a, const ashlar_warmup_options *options,
-                                        ashlar_warmup_range *out, size_t capacity, size_t *count) {
-    const ashlar_warmup_options o = ashlar__warmup_chosen(options);
-    const uint64_t end = o.key + ashlar__warmup_number_of(&o, o.max_length);
-    ashlar_stream_state *state = NULL;
-    const ashlar_step_key *key = NULL;
-    size_t found = 0;
-    ASHLAR_REFUSE_OF_PARENT(a);
-    ashlar__allocator_enter(a);
-    const ashlar_status status = ashlar__stream_state_of_locked(a, o.stream, &state);
-    uint64_t next = o.key;
-    while (status == ASHLAR_OK && next - o.key <= end - o.key &&
-           (key = find_next(a, state, next, end)) != NULL) {
-        if (out != NULL && found < capacity) {
-            out[found] = describe(&o, key);
-        }
-        found++;
-        next = key->key + key->number_count;
-    }
-    ashlar__allocator_leave(a);
-    if (status == ASHLAR_OK) {
-        *count = found;
-    }
     return status;
 }

@@ -357,33 +357,6 @@ ashlar_allocator_warmup(ashlar_allocator *allocator, const ashlar_warmup_options
 /* The key of steps of `length`, or of the nearest length if it is out of range. Threads: any. */
 ASHLAR_API uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length);
 
-/* Neighbouring lengths that one plan serves. */
-typedef struct ashlar_warmup_range {
-    size_t first_length, last_length;
-    uint64_t plan_bytes; /* bytes of its plan, on all streams; 0: no plan, so that the ordinary path
-                          * serves its steps. The plans of a stream share one memory */
-    uint64_t peak_bytes; /* the most that its recorded steps have live at once on each stream, in
-                          * multiples of 512 B, summed over the streams; 0: none is recorded */
-    uint64_t steps;      /* steps of these lengths that have ended since the warm-up */
-    uint64_t calls;      /* driver calls of all threads while these steps were under way, without
-                          * those that pick a device */
-    uint64_t own_calls;  /* of these calls, the number made by the allocator */
-} ashlar_warmup_range;
-
-/*
- * List the ranges of the last warm-up with these options, the shortest lengths first: what each
- * range needs, and how many driver calls its steps have made so far.
- *
- * out       [capacity]; NULL: only count the ranges
- * count     receives the number of ranges; those that `out` has no room for are left out
- *
- * Threads: any.  Errors: ASHLAR_EHOSTMEM.
- * Cost:    takes the lock. O(keys^2).
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_warmup_list_ranges(ashlar_allocator *allocator, const ashlar_warmup_options *options,
-                          ashlar_warmup_range *out, size_t capacity, size_t *count);
-
 /* ---- the largest size that fits ---- */
 
 /*
