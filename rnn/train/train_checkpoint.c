@@ -218,6 +218,9 @@ ashlar_status ashlar__trainer_save(ashlar_trainer *t, const char *path) {
     add_config(&all, t);
     add_position(&all, ashlar__train_drawn(t, t->state.step)->position);
     add_recent(&all, &t->state);
+    /* As a training does that begins with the file: both draw the same from here on. */
+    ASHLAR_TRY(
+        ashlar_model_set_seed(t->model, ashlar__train_seed(t, t->state.step + 1), t->stream));
     return ashlar_training_save(t->arena, t->optimizer, path, &state, all.pairs, all.count,
                                 t->stream);
 }

@@ -186,12 +186,10 @@ ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, v
     report->sums_before =
         t->config.ranks != NULL ? ashlar_ranks_get_info(t->config.ranks).seconds : 0;
     ASHLAR_TRY(watch_growth(&r, first - 1));
+    ASHLAR_TRY(ashlar_model_set_seed(t->model, ashlar__train_seed(t, first), t->stream));
     for (size_t step = first; step <= r.end; step++) {
         if (t->config.ranks == NULL && ashlar__train_must_stop(t)) {
             r.end = step;
-        }
-        if (step == first || is_save_due(&r, step - 1)) { /* resuming there draws the same */
-            ASHLAR_TRY(ashlar_model_set_seed(t->model, ashlar__train_seed(t, step), t->stream));
         }
         ASHLAR_TRY(ashlar__train_queue(t, step));
         ASHLAR_TRY(watch_growth(&r, step));
