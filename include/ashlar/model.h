@@ -704,8 +704,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_init(ashlar_model *model
 /* Freeze or unfreeze the weights whose names begin with `prefix`, a recurrent layer's all together,
  * between two steps: their gradients are not computed, nor what only these need, and the tensors of
  * the arena are frozen too, so that optimizers leave them alone (ashlar_optimizer_follow()): keep
- * `is_frozen` of ashlar_arena_tensor() where you set their other options. A captured walk stays as
- * it was. Errors: ASHLAR_EINVAL (no weight has such a name). */
+ * `is_frozen` of ashlar_arena_tensor() where you set their other options; a training walk refuses a
+ * tensor that is frozen here alone. A captured walk stays as it was. Errors: ASHLAR_EINVAL (no
+ * weight has such a name). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_freeze(ashlar_model *model,
                                                                const char *prefix, bool is_frozen);
 

@@ -509,6 +509,27 @@ ashlar_status ashlar_model_init(ashlar_model *m, ashlar_init_rule rule, uint64_t
     return status;
 }
 
+ashlar_status ashlar__model_check_frozen(ashlar_model *m) {
+    if (m->option_changes == m->arena->option_changes) {
+        return ASHLAR_OK;
+    }
+    for (size_t i = 0; i < m->weight_count; i++) {
+        const ashlar_model_weight *w = &m->weights[i];
+        for (size_t k = 0; w->is_frozen && k < w->tensor_count; k++) {
+            ashlar_tensor_info info;
+            ashlar_arena_tensor(m->arena, w->tensor + k, &info);
+            ASHLAR_FAIL_IF(
+                !info.options.is_frozen, ASHLAR_EINVAL,
+                "model: %s is frozen, and has no gradients, but not by its options: give "
+                "ashlar_arena_set_options() is_frozen, or unfreeze it by "
+                "ashlar_model_freeze()",
+                info.name);
+        }
+    }
+    m->option_changes = m->arena->option_changes;
+    return ASHLAR_OK;
+}
+
 /* The tables say which gradients are computed, so all are made anew. */
 ashlar_status ashlar_model_freeze(ashlar_model *m, const char *prefix, bool is_frozen) {
     bool is_found = false;

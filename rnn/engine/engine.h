@@ -187,6 +187,7 @@ struct ashlar_model {
     ashlar_model_weight *weights;
     size_t weight_count, weight_capacity;
     size_t declared_count; /* of the weights: in the arena */
+    uint64_t option_changes; /* of the arena, when ashlar__model_check_frozen() looked last */
     char **texts;          /* names, as long as the model lives */
     size_t text_count, text_capacity;
     ashlar_model_tied *ties;
@@ -238,6 +239,10 @@ ashlar_tensor *ashlar__model_one(ashlar_model *model, const ashlar_operation *op
 
 /* Declare a weight, or find the one of that name; ASHLAR_NO_INDEX after a failure. */
 size_t ashlar__model_weight(ashlar_model *model, const ashlar_model_weight *weight);
+
+/* Whether optimizers leave alone what is frozen here: what a program set in the arena since may
+ * have undone it. Errors: ASHLAR_EINVAL. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__model_check_frozen(ashlar_model *model);
 
 /* Copy values that an operation reads as elements of the model's type. NULL after a failure. */
 const ashlar_model_constant *ashlar__model_constant(ashlar_model *model, const double *values,

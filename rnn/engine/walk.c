@@ -458,6 +458,7 @@ ashlar_status ashlar__model_walk(ashlar_model *m, ashlar_walk walk, const ashlar
     ashlar__walk_extents(m, &w.plan->shape, w.extents);
     ASHLAR_TRY(check_memory(&w));
     if (walk == ASHLAR_WALK_TRAIN) { /* the weights are about to change */
+        ASHLAR_TRY(ashlar__model_check_frozen(m->root));
         ASHLAR_TRY(ashlar__model_drop_prepared(m));
     }
     w.seed = w.batch.seed != 0 ? w.batch.seed : ashlar__random_step(&m->root->arena->seed);

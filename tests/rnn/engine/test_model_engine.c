@@ -338,6 +338,10 @@ CASE_WITH(what_is_frozen_has_no_gradient_and_still_drops, open_model(DEVICE, 1))
         const double *const at = region(ASHLAR_REGION_GRADIENTS) + i;
         CHECK(*at == (at >= trained ? expected[i] : 0));
     }
+    CHECK(ashlar_arena_set_options(ashlar_model_arena(model), 0, &(ashlar_tensor_options){0}) ==
+          ASHLAR_OK);
+    CHECK_FAILS(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]), ASHLAR_EINVAL,
+                "a.weight is frozen, and has no gradients, but not by its options");
     CHECK(ashlar_model_freeze(model, "", false) == ASHLAR_OK);
     (void)run(ASHLAR_WALK_TRAIN, &b);
     check_same(0);
