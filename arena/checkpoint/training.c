@@ -60,18 +60,19 @@ static ashlar_status read_state(const ashlar_checkpoint *file, ashlar_training_s
     return ASHLAR_OK;
 }
 
-/* Of what the arena's model draws next. A file of an earlier version does not tell. */
-static ashlar_status read_model_seed(const ashlar_checkpoint *file, uint64_t *seed) {
-    const char *text = ashlar_checkpoint_metadata(file, MODEL_SEED);
+/* Read a number, which stays as it is if the file lacks it. Then print it and compare, likewise. */
+static ashlar_status read_number(const ashlar_checkpoint *file, const char *key, uint64_t most,
+                                 const char *unit, uint64_t *number) {
+    const char *text = ashlar_checkpoint_metadata(file, key);
     char again[NUMBER_BYTES];
     if (text == NULL) {
         return ASHLAR_OK;
     }
-    (void)sscanf(text, "%" SCNu64, seed);
-    (void)snprintf(again, sizeof again, "%" PRIu64, *seed);
-    ASHLAR_FAIL_IF(strcmp(text, again) != 0, ASHLAR_EFORMAT,
-                   "%s: no good " MODEL_SEED " in its metadata; it is a number below 2^64",
-                   ashlar__safetensors_path(file));
+    (void)sscanf(text, "%" SCNu64, number);
+    (void)snprintf(again, sizeof again, "%" PRIu64, *number);
+    ASHLAR_FAIL_IF(strcmp(text, again) != 0 || *number > most, ASHLAR_EFORMAT,
+                   "%s: no good %s in its metadata; it is at most %" PRIu64 "%s",
+                   ashlar__safetensors_path(file), key, most, unit);
     return ASHLAR_OK;
 }
 
@@ -126,7 +127,6 @@ static size_t print_updates(const updates_work *w, ashlar_checkpoint_pair *pairs
     return listed + 1;
 }
 
-/* Read the updates and print them again, likewise. */
 static ashlar_status read_updates(const ashlar_checkpoint *file, updates_work *w, uint64_t most) {
     const char *listed = ashlar_checkpoint_metadata(file, UPDATES);
     size_t found = 0;
@@ -134,15 +134,11 @@ static ashlar_status read_updates(const ashlar_checkpoint *file, updates_work *w
     for (size_t i = 0; i < w->count; i++) {
         char *text = w->text;
         const char *key = print(&text, UPDATES ".%s", w->arena->tensors[i].name);
-        const char *number = listed != NULL ? ashlar_checkpoint_metadata(file, key) : NULL;
+        const bool is_listed = listed != NULL && ashlar_checkpoint_metadata(file, key) != NULL;
         const bool is_new = listed == NULL && w->arena->tensors[i].info.options.is_frozen;
         w->updates[i] = is_new ? 0 : ASHLAR_UPDATED_ALWAYS;
-        if (number != NULL) {
-            (void)sscanf(number, "%" SCNu64, &w->updates[i]);
-            (void)snprintf(again, sizeof again, "%" PRIu64, w->updates[i]);
-            ASHLAR_FAIL_IF(strcmp(number, again) != 0 || w->updates[i] > most, ASHLAR_EFORMAT,
-                           "%s: no good %s in its metadata; it is at most the %" PRIu64 " steps",
-                           ashlar__safetensors_path(file), key, most);
+        if (is_listed) {
+            ASHLAR_TRY(read_number(file, key, most, " steps", &w->updates[i]));
             found++;
         }
     }
@@ -203,7 +199,7 @@ ashlar_status ashlar_training_load(ashlar_arena *arena, ashlar_optimizer *optimi
     uint64_t seed = arena->seed;
     updates_work w;
     ASHLAR_TRY(read_state(file, &state));
-    ASHLAR_TRY(read_model_seed(file, &seed));
+    ASHLAR_TRY(read_number(file, MODEL_SEED, UINT64_MAX, "", &seed)); /* earlier files lack it */
     ashlar_status status = open_updates(&w, arena);
     ASHLAR_THEN(status, read_updates(file, &w, state.optimizer.step));
     ASHLAR_THEN(status, ashlar_checkpoint_load(arena, file, &options, stream, NULL));

@@ -104,11 +104,12 @@ ashlar_batch ashlar__batcher_get(const ashlar_batcher *batcher, size_t first);
  *
  * A batch of T time steps and B sequences is split three times:
  *
- *     S shards         for S processes, of which one takes some; shard s has the sequences s, s +
- * S, s + 2S, ... of the batch, which is sorted by length micro-batches    of a shard: as many
- * consecutive sequences of it each, run one after the other in one step; in all N, of C sequences
- *     parts            of K time steps, with one update of the weights for each (truncated
- *                      back-propagation through time); parts = ceil(T / K)
+ *     shards        S, for as many processes, of which one takes some: shard s has the sequences
+ *                   s, s + S, s + 2S, ... of the batch, which is sorted by length
+ *     micro-batches of a shard: as many consecutive sequences of it each, run one after the other
+ *                   in one step; in all N, of C sequences
+ *     parts         of K time steps, with one update of the weights for each (truncated
+ *                   back-propagation through time); parts = ceil(T / K)
  *
  * A window is one micro-batch of one part. The image of what one process takes of a batch, in host
  * memory as in device memory, is

@@ -218,9 +218,6 @@ static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
                     r->stats.served_planned + r->stats.served_cached + r->stats.served_same_stream);
 }
 
-#define TEXT(name, text) text,
-static const char *const optimizers[] = {ASHLAR_OPTIMIZER_MAP(TEXT)};
-
 static void put_config(ashlar_json_writer *w, const ashlar_train_config *c,
                        const ashlar_train_report *r) {
     ashlar__json_put_key(w, "config");
@@ -239,7 +236,7 @@ static void put_config(ashlar_json_writer *w, const ashlar_train_config *c,
     ASHLAR_JSON_ADD(w, "bptt", r->bptt);
     ASHLAR_JSON_ADD(w, "recompute", r->recompute);
     ASHLAR_JSON_ADD(w, "dtype", ashlar_dtype_name(c->dtype));
-    ASHLAR_JSON_ADD(w, "optimizer", optimizers[c->optimizer.kind]);
+    ASHLAR_JSON_ADD(w, "optimizer", ashlar__train_optimizer_name(c->optimizer.kind));
     ASHLAR_JSON_ADD(w, "learning_rate", c->optimizer.learning_rate);
     ASHLAR_JSON_ADD(w, "weight_decay", c->optimizer.weight_decay);
     ASHLAR_JSON_ADD(w, "clip_norm", c->optimizer.clip_norm);

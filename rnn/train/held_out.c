@@ -73,10 +73,9 @@ ashlar_status ashlar__trainer_evaluate(ashlar_trainer *t, ashlar_evaluation *out
                                           .held_out = t->config.held_out,
                                           .is_of_held_out = true};
     ashlar_evaluation found = {0};
-    ashlar_driver_counts counts;
+    ashlar_driver_counts counts = ashlar_device_get_info(t->device).calls;
     ashlar_batcher *batcher = NULL;
     ashlar_status status = ASHLAR_OK;
-    counts = ashlar_device_get_info(t->device).calls;
     count_records(t, &found);
     if (found.records > 0) {
         status = ashlar__batcher_create(t->batches.corpus, &config, &batcher);

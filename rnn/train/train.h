@@ -267,6 +267,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_run(ashlar_trainer *trainer,
                                                     ashlar_train_show_fn show, void *context,
                                                     ashlar_train_report *report);
 
+/* "sgd" and so on, as files and reports name it. Requires a valid kind. */
+const char *ashlar__train_optimizer_name(ashlar_optimizer_kind kind);
+
 /* Write the training's state after its last step to a file for config->resume_file. Requires that a
  * step has run. Waits for the stream. Errors: those of ashlar_training_save(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_save(ashlar_trainer *trainer, const char *path);

@@ -72,11 +72,15 @@ static void add_options(metadata *f, const ashlar_trainer *t) {
 }
 
 #define TEXT(name, text) text,
-static const char *const optimizers[] = {ASHLAR_OPTIMIZER_MAP(TEXT)};
 static const char *const schedules[] = {ASHLAR_SCHEDULE_MAP(TEXT)};
 
+const char *ashlar__train_optimizer_name(ashlar_optimizer_kind kind) {
+    static const char *const names[] = {ASHLAR_OPTIMIZER_MAP(TEXT)};
+    return names[kind];
+}
+
 static void add_optimizer(metadata *f, const ashlar_optimizer_config *o) {
-    add_text(f, "ashlar.optimizer", optimizers[o->kind]);
+    add_text(f, "ashlar.optimizer", ashlar__train_optimizer_name(o->kind));
     add_real(f, "ashlar.learning_rate", o->learning_rate);
     add_real(f, "ashlar.momentum", o->momentum);
     add_real(f, "ashlar.dampening", o->dampening);
