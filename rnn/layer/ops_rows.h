@@ -4,7 +4,7 @@
 #define ASHLAR_OPS_ROWS_H
 
 #include "arena/compute/workers.h"
-#include "rnn/product/real.h"
+#include "arena/product/real.h"
 
 /* Sums and maxima of a row are computed as LANES partial results, so that the compiler can use
  * vector instructions without changing the order of operations. */

@@ -8,8 +8,8 @@
 #include "allocator/base/check_level.h"
 #include "arena/compute/workers.h"
 #include "rnn/layer/dropout.h"
-#include "rnn/product/blas.h"
-#include "rnn/product/panel.h"
+#include "arena/product/blas.h"
+#include "arena/product/panel.h"
 
 static layer_part open_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                                     size_t layer, size_t direction) {

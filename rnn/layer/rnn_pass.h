@@ -6,7 +6,7 @@
 #include <ashlar/rnn.h>
 
 #include "rnn/layer/rnn_cpu.h"
-#include "rnn/product/real.h"
+#include "arena/product/real.h"
 
 /* The rows first, first + stride, .. that are below end. */
 typedef struct some_rows {

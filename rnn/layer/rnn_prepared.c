@@ -7,8 +7,8 @@
 #include "allocator/base/check_level.h"
 #include "arena/compute/workers.h"
 #include "rnn/layer/rnn_pass.h"
-#include "rnn/product/blas.h"
-#include "rnn/product/panel.h"
+#include "arena/product/blas.h"
+#include "arena/product/panel.h"
 
 void gather_bias(const ashlar_rnn_layout *layout, size_t pseudo_layer, const real *weights,
                  real *bias) {

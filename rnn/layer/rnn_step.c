@@ -13,8 +13,8 @@
 #include "allocator/base/check_level.h"
 #include "arena/compute/workers.h"
 #include "rnn/layer/rnn_pass.h"
-#include "rnn/product/blas.h"
-#include "rnn/product/panel.h"
+#include "arena/product/blas.h"
+#include "arena/product/panel.h"
 
 /* Define a cell's function. `row` is what it does to units u .. u + n - 1, of h, in row p; backward
  * functions always take whole rows. */

@@ -6,7 +6,7 @@
 
 #include "arena/compute/workers.h"
 #include "rnn/layer/rnn_cpu.h"
-#include "tests/rnn/product/set_fixture.h"
+#include "tests/arena/product/set_fixture.h"
 
 /* A case that runs on every kind of stack. */
 #define CASE_OF_KINDS(test, k)                                       \

@@ -10,7 +10,7 @@
 #include "rnn/layer/dropout.h"
 #include "rnn/layer/rnn_cpu.h"
 #include "tests/check.h"
-#include "tests/rnn/product/set_fixture.h"
+#include "tests/arena/product/set_fixture.h"
 
 enum { STEPS_MAX = 9, WIDTH_MAX = 80, HIDDEN_MAX = 40 };
 

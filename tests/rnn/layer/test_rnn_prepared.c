@@ -7,7 +7,7 @@
 #include "arena/compute/convert.h"
 #include "arena/compute/workers.h"
 #include "rnn/layer/ops.h"
-#include "tests/rnn/product/set_fixture.h"
+#include "tests/arena/product/set_fixture.h"
 
 enum { STEPS = 6 };
 

@@ -1,6 +1,6 @@
 /* panel.c - packs a factor into panels, of its own type or of bf16, and multiplies blocks of
  * rows with them. */
-#include "rnn/product/panel.h"
+#include "arena/product/panel.h"
 
 #include <string.h>
 

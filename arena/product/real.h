@@ -9,11 +9,11 @@
 #include <string.h>
 
 #include "arena/compute/element.h"
-#include "rnn/product/blas.h"
+#include "arena/product/blas.h"
 
 /* exp, sigmoid and tanh of float are branch-free and inline, so that loops over them vectorise;
  * calls of libm would not. Largest errors if the result is a normal number: exp 2 ulp, sigmoid and
- * tanh 4 ulp; tests/rnn/product/test_real.c checks that over every exponent. NaN gives NaN. */
+ * tanh 4 ulp; tests/arena/product/test_real.c checks that over every exponent. NaN gives NaN. */
 
 /* Returns e^r - 1 for the remainder r = x - n ln 2, |r| <= ln(2)/2. *n: the integer n. n is x/ln 2
  * rounded by adding 1.5 * 2^23, which leaves the integer in the low bits of the sum. n ln 2 is

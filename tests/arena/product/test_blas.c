@@ -1,14 +1,14 @@
 /*
  * test_blas.c - the matrix product against three plain loops, for every set of instructions.
  */
-#include "rnn/product/blas.h"
+#include "arena/product/blas.h"
 
 #include <limits.h>
 
 #include <ashlar/model.h>
 
 #include "tests/allocator/trace/numbers_fixture.h"
-#include "tests/rnn/product/set_fixture.h"
+#include "tests/arena/product/set_fixture.h"
 #include "arena/compute/workers.h"
 
 enum { ROOM = 101 * 1024 };

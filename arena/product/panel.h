@@ -15,7 +15,7 @@
 
 #include "allocator/base/compiler.h"
 #include "arena/compute/element.h"
-#include "rnn/product/real.h"
+#include "arena/product/real.h"
 
 /* A vector register of this instruction set, by the compiler's extensions; loose: unaligned. */
 typedef real vector __attribute__((vector_size(ASHLAR_VECTOR_BYTES)));

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
-#include "rnn/product/blas.h"
-#include "rnn/product/real.h"
+#include "arena/product/blas.h"
+#include "arena/product/real.h"
 
 void REAL(ashlar__gemm)(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const real *a,
                         size_t lda, const real *b, size_t ldb, bool adds, real *c, size_t ldc) {

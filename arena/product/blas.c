@@ -1,6 +1,6 @@
 /* blas.c - cuts a matrix product into tiles, which the workers share; chooses the kernels for the
  * best instruction set of the processor. */
-#include "rnn/product/blas.h"
+#include "arena/product/blas.h"
 
 #include <ashlar/model.h>
 

@@ -1,7 +1,7 @@
 /*
  * test_real.c - the float functions under the LSTM and the other operations.
  */
-#include "rnn/product/real.h"
+#include "arena/product/real.h"
 
 #include <float.h>
 

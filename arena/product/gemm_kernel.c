@@ -6,8 +6,8 @@
 
 #include "allocator/base/compiler.h"
 #include "allocator/base/threads.h"
-#include "rnn/product/blas.h"
-#include "rnn/product/panel.h"
+#include "arena/product/blas.h"
+#include "arena/product/panel.h"
 
 /* With up to this many rows of c, packing the right factor would cost more than it saves. */
 enum { THIN_ROWS = 3 };
