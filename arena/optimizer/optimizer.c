@@ -14,8 +14,8 @@
 #include "arena/compute/element.h"
 #include "arena/compute/workers.h"
 
-/* One block of device memory holds the scalars, the histories, the runs and the partials, in that
- * order, with room for each tensor as a run of its own. */
+/* One block of device memory holds the scalars, the histories, the runs, MUON's matrices, the
+ * partials and MUON's products, in that order, with room for each tensor as a run of its own. */
 struct ashlar_optimizer {
     ashlar_arena *arena;
     ashlar_device *device;
@@ -25,8 +25,12 @@ struct ashlar_optimizer {
     ashlar_optimizer_scalars *scalars;   /* start of the block; what follows points into it */
     ashlar_optimizer_history *histories; /* [tensors of the arena] */
     ashlar_optimizer_run *runs;          /* [tensors], of which table.count are used */
+    ashlar_optimizer_matrix
+        *matrices; /* [tensors] for MUON, of which table.matrix_count are used */
     double *partials;
-    size_t bytes;     /* of the block */
+    void *products;        /* [products_bytes] */
+    size_t products_bytes; /* at least table.products_bytes */
+    size_t bytes;          /* of the block */
     uint64_t options; /* the table is that of so many changes of the arena's options */
 };
 
@@ -47,19 +51,27 @@ static ashlar_status complete_arena(ashlar_arena *arena, const ashlar_optimizer_
 }
 
 /* No sum here can overflow: the host holds a copy of the runs, and the arena a chunk's elements,
- * which take more memory than its partial sum. A further run ends at most one chunk early. */
+ * which take more memory than its partial sum. A further run ends at most one chunk early. Products
+ * take at most 64 MiB, or six times as much as a matrix of the arena. */
 static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
     void *block = NULL;
     const size_t tensors = o->arena->tensor_count;
-    o->bytes = sizeof *o->scalars + tensors * (sizeof *o->histories + sizeof *o->runs) +
-               (o->table.chunk_count + tensors) * sizeof *o->partials;
+    const size_t matrices = o->table.matrices != NULL ? tensors : 0;
+    const size_t listed = sizeof *o->scalars + tensors * (sizeof *o->histories + sizeof *o->runs) +
+                          matrices * sizeof *o->matrices +
+                          (o->table.chunk_count + tensors) * sizeof *o->partials;
+    const size_t products = ashlar__round_up(listed, ASHLAR_ARENA_ALIGN);
+    o->products_bytes = o->table.products_bytes;
+    o->bytes = o->products_bytes > 0 ? products + o->products_bytes : listed;
     const ashlar_status status =
         ashlar_alloc_tagged(o->arena->allocator, o->bytes, ASHLAR_TAG_MOMENTS, stream, &block);
     if (status == ASHLAR_OK) {
         o->scalars = block;
         o->histories = (ashlar_optimizer_history *)(void *)(o->scalars + 1);
         o->runs = (ashlar_optimizer_run *)(void *)(o->histories + tensors);
-        o->partials = (double *)(void *)(o->runs + tensors);
+        o->matrices = (ashlar_optimizer_matrix *)(void *)(o->runs + tensors);
+        o->partials = (double *)(void *)(o->matrices + matrices);
+        o->products = (char *)block + products;
         ASHLAR_CHECK2((uintptr_t)o->runs % _Alignof(ashlar_optimizer_run) == 0);
         ASHLAR_CHECK2((uintptr_t)o->partials % _Alignof(double) == 0);
     }
@@ -90,6 +102,9 @@ static ashlar_optimizer_job begin_job(const ashlar_optimizer *o, unsigned passes
                                   .history_count = o->arena->tensor_count,
                                   .shape = o->table.shape,
                                   .partials = o->partials,
+                                  .matrices = o->matrices,
+                                  .matrix_count = o->table.matrix_count,
+                                  .products = o->products,
                                   .gradient_scale = 1};
 }
 
@@ -97,7 +112,7 @@ static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_jo
                             ashlar_stream stream) {
     ASHLAR_CHECK2(job->first_chunk <= job->end_chunk && job->end_chunk <= o->table.chunk_count);
     if (o->cuda != NULL) {
-        return ashlar__optimizer_cuda_run(o->cuda, job, stream);
+        return ashlar__optimizer_cuda_run(o->cuda, &o->table, job, stream);
     }
     ashlar_operand operands[ASHLAR_REGION_COUNT + 3] = {
         {"scalars", o->scalars, o->bytes, true},
@@ -123,6 +138,10 @@ static ashlar_status put_table(const ashlar_optimizer *o, ashlar_stream stream) 
     ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_FOLLOW);
     ASHLAR_TRY(ashlar_copy_to_device(o->device, o->runs, o->table.runs,
                                      o->table.count * sizeof *o->runs, stream));
+    if (o->table.matrix_count > 0) {
+        ASHLAR_TRY(ashlar_copy_to_device(o->device, o->matrices, o->table.matrices,
+                                         o->table.matrix_count * sizeof *o->matrices, stream));
+    }
     select_all(o, &job);
     return launch(o, &job, stream);
 }
@@ -139,6 +158,14 @@ ashlar_status ashlar_optimizer_follow(ashlar_optimizer *o, ashlar_stream stream)
                    "optimizer: options of tensors have changed; call ashlar_optimizer_follow() "
                    "before the capture");
     ASHLAR_TRY(ashlar__optimizer_table_init(&next, o->arena, &o->rule));
+    if (next.products_bytes > o->products_bytes) {
+        const size_t bytes = next.products_bytes;
+        ashlar__optimizer_table_finish(&next);
+        return ashlar__fail(ASHLAR_EINVAL,
+                            "optimizer muon: products of %zu bytes, with room for %zu; take "
+                            "is_elementwise from matrices before the optimizer is made",
+                            bytes, o->products_bytes);
+    }
     o->table = next;
     ashlar__optimizer_table_finish(&gone);
     ASHLAR_TRY(put_table(o, stream));
@@ -229,6 +256,18 @@ static ashlar_status check_range(const ashlar_optimizer *o, size_t offset, size_
     return ASHLAR_OK;
 }
 
+/* MUON needs whole matrices: a job may not begin or end within one. */
+static ashlar_status check_matrices(const ashlar_optimizer *o, const ashlar_optimizer_job *job) {
+    for (size_t i = 0; i < 2 && job->matrix_dtypes != 0; i++) {
+        const ashlar_optimizer_run *run = &o->table.runs[job->first_run + i * (job->run_count - 1)];
+        const bool is_cut = i == 0 ? job->first > 0 : job->end < run->elements;
+        ASHLAR_FAIL_IF(run->muon_scale > 0 && is_cut, ASHLAR_EINVAL,
+                       "optimizer muon: a range that cuts matrix %s; give ranges of whole tensors",
+                       o->arena->tensors[run->tensor].info.name);
+    }
+    return ASHLAR_OK;
+}
+
 ashlar_status ashlar_optimizer_step_with(ashlar_optimizer *o, const ashlar_optimizer_call *given,
                                          ashlar_stream stream) {
     const unsigned all = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE;
@@ -258,6 +297,9 @@ ashlar_status ashlar_optimizer_step_with(ashlar_optimizer *o, const ashlar_optim
         job.rate_at = call.rate_at;
     }
     ashlar__optimizer_table_select(&o->table, o->runs, call.offset, call.bytes, &job);
+    if ((call.parts & ASHLAR_OPTIMIZER_UPDATE) != 0) {
+        ASHLAR_TRY(check_matrices(o, &job));
+    }
     return launch(o, &job, stream);
 }
 

@@ -4,6 +4,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include <ashlar/optimizer.h>
 
@@ -27,9 +28,16 @@ static ashlar_optimizer_config defaults_of(ashlar_optimizer_kind kind) {
         .scale_growth = 2,
         .scale_backoff = 0.5,
         .scale_interval = 2000,
+        .ns = {3.4445, -4.7750, 2.0315},
+        .ns_steps = 5,
+        .ns_epsilon = 1e-7,
     };
     if (kind == ASHLAR_OPTIMIZER_ADAMW) {
         c.weight_decay = 0.01;
+    } else if (kind == ASHLAR_OPTIMIZER_MUON) {
+        c.weight_decay = 0.1;
+        c.momentum = 0.95;
+        c.nesterov = true;
     } else if (kind == ASHLAR_OPTIMIZER_ADAGRAD || kind == ASHLAR_OPTIMIZER_RMSPROP) {
         c.learning_rate = 1e-2;
         c.epsilon = kind == ASHLAR_OPTIMIZER_ADAGRAD ? 1e-10 : 1e-8;
@@ -54,10 +62,29 @@ static void fill_in(ashlar_optimizer_config *c) {
     c->smoothing = chosen(c->smoothing, d.smoothing);
     c->epsilon = chosen(c->epsilon, d.epsilon);
     c->weight_decay = chosen(c->weight_decay, d.weight_decay);
+    c->momentum = chosen(c->momentum, d.momentum);
+    c->nesterov = c->nesterov || d.nesterov;
+    if (memcmp(c->ns, (double[3]){0}, sizeof c->ns) == 0) {
+        memcpy(c->ns, d.ns, sizeof c->ns);
+    }
+    c->ns_steps = c->ns_steps != 0 ? c->ns_steps : d.ns_steps;
+    c->ns_epsilon = chosen(c->ns_epsilon, d.ns_epsilon);
     c->scale_growth = chosen(c->scale_growth, d.scale_growth);
     c->scale_backoff = chosen(c->scale_backoff, d.scale_backoff);
     c->scale_interval = c->scale_interval != 0 ? c->scale_interval : d.scale_interval;
     c->is_complete = true;
+}
+
+double ashlar__muon_scale(const ashlar_optimizer_config *config, size_t rows, size_t columns) {
+    const double r = (double)rows, c = (double)columns;
+    switch (config->muon_scale) {
+    case ASHLAR_MUON_SCALE_MATCH_RMS_ADAMW:
+        return 0.2 * sqrt(fmax(r, c));
+    case ASHLAR_MUON_SCALE_SPECTRAL_UNCLAMPED:
+        return sqrt(r / c);
+    default:
+        return sqrt(fmax(1, r / c));
+    }
 }
 
 ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *config) {
@@ -115,7 +142,9 @@ static bool is_fraction(double value) {
 }
 
 static ashlar_status check_kind(const ashlar_optimizer_config *c) {
-    const bool is_adam = c->kind == ASHLAR_OPTIMIZER_ADAM || c->kind == ASHLAR_OPTIMIZER_ADAMW;
+    const bool is_muon = c->kind == ASHLAR_OPTIMIZER_MUON;
+    const bool is_adam =
+        c->kind == ASHLAR_OPTIMIZER_ADAM || c->kind == ASHLAR_OPTIMIZER_ADAMW || is_muon;
     const bool is_sgd = c->kind == ASHLAR_OPTIMIZER_SGD;
     const bool is_rmsprop = c->kind == ASHLAR_OPTIMIZER_RMSPROP;
     const bool is_adagrad = c->kind == ASHLAR_OPTIMIZER_ADAGRAD;
@@ -128,7 +157,7 @@ static ashlar_status check_kind(const ashlar_optimizer_config *c) {
          "a number above 0 that fp32 can hold"},
         {"beta1", c->beta1, !is_adam || is_fraction(c->beta1), "0 or more, below 1"},
         {"beta2", c->beta2, !is_adam || is_fraction(c->beta2), "0 or more, below 1"},
-        {"momentum", c->momentum, !(is_sgd || is_rmsprop) || is_fraction(c->momentum),
+        {"momentum", c->momentum, !(is_sgd || is_rmsprop || is_muon) || is_fraction(c->momentum),
          "0 or more, below 1"},
         {"dampening", c->dampening, !is_sgd || (c->dampening >= 0 && c->dampening <= 1), "0 to 1"},
         {"smoothing", c->smoothing, !is_rmsprop || (c->smoothing >= 0 && c->smoothing <= 1),
@@ -139,6 +168,14 @@ static ashlar_status check_kind(const ashlar_optimizer_config *c) {
          "a momentum above 0"},
         {"nesterov with dampening", c->dampening, !is_sgd || !c->nesterov || c->dampening <= 0,
          "no dampening"},
+        {"ns[0]", c->ns[0], !is_muon || isfinite(c->ns[0]), "a number"},
+        {"ns[1]", c->ns[1], !is_muon || isfinite(c->ns[1]), "a number"},
+        {"ns[2]", c->ns[2], !is_muon || isfinite(c->ns[2]), "a number"},
+        {"ns_steps", c->ns_steps, !is_muon || (c->ns_steps >= 1 && c->ns_steps < 100), "1 to 99"},
+        {"ns_epsilon", c->ns_epsilon, !is_muon || is_positive(c->ns_epsilon),
+         "a number above 0 that fp32 can hold"},
+        {"muon_scale", (double)c->muon_scale,
+         !is_muon || (unsigned)c->muon_scale < ASHLAR_MUON_SCALE_COUNT, "one of ashlar_muon_scale"},
     };
     return check_limits(c, limits, sizeof limits / sizeof limits[0]);
 }

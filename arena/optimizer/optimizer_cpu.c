@@ -6,6 +6,8 @@
 #include "arena/optimizer/optimizer_impl.h"
 
 #define SUM(type, set) ashlar__optimizer_sum_##type##_##set
+#define DIVIDE(type, set) ashlar__optimizer_divide_##type##_##set
+#define MIX(type, set) ashlar__optimizer_mix_##type##_##set
 #define UPDATE(type, set) &ashlar__optimizer_updates_##type##_##set
 #define DEFINE_SET(set)                                                \
     const ashlar_optimizer_kernels ashlar__optimizer_kernels_##set = { \
@@ -13,6 +15,14 @@
                 [ASHLAR_F64] = SUM(f64, set),                          \
                 [ASHLAR_F16] = SUM(f16, set),                          \
                 [ASHLAR_BF16] = SUM(bf16, set)},                       \
+        .divide = {[ASHLAR_F32] = DIVIDE(f32, set),                    \
+                   [ASHLAR_F64] = DIVIDE(f64, set),                    \
+                   [ASHLAR_F16] = DIVIDE(f16, set),                    \
+                   [ASHLAR_BF16] = DIVIDE(bf16, set)},                 \
+        .mix = {[ASHLAR_F32] = MIX(f32, set),                          \
+                [ASHLAR_F64] = MIX(f64, set),                          \
+                [ASHLAR_F16] = MIX(f16, set),                          \
+                [ASHLAR_BF16] = MIX(bf16, set)},                       \
         .update = {[ASHLAR_F32] = UPDATE(f32, set),                    \
                    [ASHLAR_F64] = UPDATE(f64, set),                    \
                    [ASHLAR_F16] = UPDATE(f16, set),                    \
@@ -37,6 +47,7 @@ typedef struct share {
     const ashlar_optimizer_job *job;
     const ashlar_optimizer_kernels *kernels;
     size_t pieces;
+    bool applies; /* the second pass of matrices */
 } share;
 
 static size_t count_pieces(const ashlar_optimizer_job *job) {
@@ -100,7 +111,8 @@ static void update_piece(void *context, size_t i) {
         size_t first, count;
         const ashlar_optimizer_run *run =
             &job->runs[ashlar__formula_clip(job, chunk, &first, &count)];
-        if (run->is_frozen) {
+        const bool is_matrix = run->muon_scale > 0;
+        if (run->is_frozen || (s->applies && !is_matrix)) {
             continue;
         }
         if (run != known) {
@@ -108,7 +120,10 @@ static void update_piece(void *context, size_t i) {
             known = run;
         }
         const ashlar_optimizer_run piece = cut(run, first, count);
-        (*s->kernels->update[piece.dtype])[job->rule.algorithm](&factors, &piece);
+        const ashlar_algorithm algorithm = !is_matrix   ? job->rule.algorithm
+                                           : s->applies ? ASHLAR_ALGORITHM_MUON_APPLY
+                                                        : ASHLAR_ALGORITHM_MUON_DIRECTION;
+        (*s->kernels->update[piece.dtype])[algorithm](&factors, &piece);
     }
 }
 
@@ -139,6 +154,11 @@ void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
     }
     if ((job->passes & ASHLAR_OPTIMIZER_UPDATE) != 0 && job->scalars->state.is_skipped == 0) {
         ashlar__workers_run(s.pieces, update_piece, &s);
+        if (s.pieces > 0 && job->matrix_dtypes != 0) {
+            ashlar__muon_run(job, kernels);
+            s.applies = true;
+            ashlar__workers_run(s.pieces, update_piece, &s);
+        }
     }
     if ((job->passes & ASHLAR_OPTIMIZER_FOLLOW) != 0) {
         ashlar__formula_follow(job);

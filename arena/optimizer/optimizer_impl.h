@@ -9,6 +9,7 @@
 #include <ashlar/optimizer.h>
 
 #include "allocator/base/compiler.h"
+#include "arena/compute/convert.h"
 
 /*
  * One launch is a job of up to three passes, one after the other:
@@ -36,15 +37,19 @@
 enum { ASHLAR_OPTIMIZER_CHUNK = 4096 /* elements */ };
 
 /* The algorithms that update an element: name, function in optimizer_update.h, whether it has a
- * first moment, and a second. MOMENTUM and NESTEROV are kinds of SGD; ADAM is AdamW's, too. */
-#define ASHLAR_ALGORITHM_MAP(X)        \
-    X(SGD, sgd, false, false)          \
-    X(MOMENTUM, momentum, true, false) \
-    X(NESTEROV, nesterov, true, false) \
-    X(ADAM, adam, true, true)          \
-    X(ADAGRAD, adagrad, false, true)   \
-    X(RMSPROP, rmsprop, false, true)   \
-    X(RMSPROP_MOMENTUM, rmsprop_momentum, true, true)
+ * first moment, and a second. MOMENTUM and NESTEROV are kinds of SGD; ADAM is AdamW's, too, and
+ * that of MUON's vectors. MUON's matrices have two passes: MUON_DIRECTION makes u, as the second
+ * moment, which becomes x (muon.c), and MUON_APPLY subtracts it. */
+#define ASHLAR_ALGORITHM_MAP(X)                       \
+    X(SGD, sgd, false, false)                         \
+    X(MOMENTUM, momentum, true, false)                \
+    X(NESTEROV, nesterov, true, false)                \
+    X(ADAM, adam, true, true)                         \
+    X(ADAGRAD, adagrad, false, true)                  \
+    X(RMSPROP, rmsprop, false, true)                  \
+    X(RMSPROP_MOMENTUM, rmsprop_momentum, true, true) \
+    X(MUON_DIRECTION, muon_direction, true, true)     \
+    X(MUON_APPLY, muon_apply, false, true)
 
 #define ASHLAR_ALGORITHM_ENUM(name, function, moment1, moment2) ASHLAR_ALGORITHM_##name,
 typedef enum ashlar_algorithm {
@@ -69,11 +74,19 @@ typedef struct ashlar_optimizer_run {
     size_t elements;
     size_t first_chunk;
     double rate_scale; /* multiplies the learning rate */
+    double muon_scale; /* of a matrix that MUON updates as a whole, > 0; 0: element by element */
     size_t tensor;     /* whose history is the run's: the first one's number in the arena */
     ashlar_dtype dtype;
     bool is_decayed; /* weight decay applies to this run */
     bool is_frozen;  /* the run adds 0 to the sum, and is not updated */
 } ashlar_optimizer_run;
+
+/* A matrix that MUON updates as a whole, row-major. */
+typedef struct ashlar_optimizer_matrix {
+    size_t run; /* the matrix is the whole run, whose number in the table this is */
+    size_t rows, columns;
+    bool is_wide; /* computed in fp64 */
+} ashlar_optimizer_matrix;
 
 /* How often a tensor was updated. All 0 for one that was never frozen. */
 typedef struct ashlar_optimizer_history {
@@ -109,6 +122,7 @@ typedef struct ashlar_optimizer_job {
     size_t run_count;
     uint64_t shape;  /* of their table */
     unsigned dtypes; /* a set of ASHLAR_DTYPE_BIT()s that includes the type of each run */
+    unsigned matrix_dtypes; /* the same for runs that are matrices */
     size_t first, end;
     size_t first_chunk, end_chunk; /* chunks [first_chunk, end_chunk) have covered elements */
     size_t elements;               /* number of covered elements: how much work the job is */
@@ -119,6 +133,14 @@ typedef struct ashlar_optimizer_job {
     double learning_rate;                /* for UPDATE, if rate_at is NULL */
     const double *rate_at; /* device memory from which UPDATE reads the learning rate, or NULL */
     double gradient_scale; /* for DECIDE */
+
+    /* For UPDATE by MUON: all matrices of the table, sorted by shape; device memory. */
+    const ashlar_optimizer_matrix *matrices;
+    size_t matrix_count;
+    size_t first_run;                /* the number of runs[0] in the table */
+    void *products;                  /* room for the products of a batch */
+    size_t batch_first, batch_count; /* CUDA: the matrices of the batch that a kernel works on */
+    unsigned ns_step, ns_product;    /* CUDA: its step, an ashlar_muon_product */
 } ashlar_optimizer_job;
 
 /* Number the chunks of a table and return how many there are. */
@@ -137,6 +159,9 @@ ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *conf
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_take(ashlar_optimizer_config *config,
                                                        const ashlar_optimizer_config *given);
 
+/* The factor s of optimizer.h. */
+double ashlar__muon_scale(const ashlar_optimizer_config *config, size_t rows, size_t columns);
+
 /* The regions that an optimizer reads or writes, a set of ASHLAR_REGION_BIT()s. */
 unsigned ashlar__optimizer_regions(const ashlar_optimizer_config *config);
 
@@ -152,7 +177,10 @@ typedef struct ashlar_optimizer_table {
     ashlar_optimizer_place *places;
     size_t count, chunk_count;
     uint64_t shape; /* a hash of where runs begin: the launches of a table of another differ */
-    double largest_scale; /* largest rate_scale of all runs */
+    double largest_scale;              /* of what multiplies the rate, of all runs */
+    ashlar_optimizer_matrix *matrices; /* [matrix_count] by type and shape; NULL without MUON */
+    size_t matrix_count;
+    size_t products_bytes; /* of the largest batch */
 } ashlar_optimizer_table;
 
 /* _init: fill the table. The arena must be committed and have the regions that the rule needs.
@@ -167,6 +195,26 @@ void ashlar__optimizer_table_finish(ashlar_optimizer_table *table);
 void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
                                     const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
                                     ashlar_optimizer_job *job);
+
+/* The bytes of the products of one matrix: [rows, columns] and twice [side, side], where side is
+ * the smaller one. */
+ASHLAR_SHARED_FN size_t ashlar__muon_products_bytes(const ashlar_optimizer_matrix *m) {
+    const size_t side = m->rows < m->columns ? m->rows : m->columns;
+    return (m->rows * m->columns + 2 * side * side) * (m->is_wide ? sizeof(double) : sizeof(float));
+}
+
+/* How many of matrices[at] .. matrices[count - 1] are one batch: of one shape, and their products
+ * take 64 MiB at most, or it is one matrix. */
+size_t ashlar__muon_batch(const ashlar_optimizer_matrix *matrices, size_t count, size_t at);
+
+/* The run of a matrix, if the job updates it; or NULL. */
+ASHLAR_SHARED_FN const ashlar_optimizer_run *
+ashlar__formula_matrix(const ashlar_optimizer_job *job, const ashlar_optimizer_matrix *matrix) {
+    const ashlar_optimizer_run *run = job->runs + (matrix->run - job->first_run);
+    const bool is_in =
+        matrix->run >= job->first_run && matrix->run - job->first_run < job->run_count;
+    return is_in && !run->is_frozen ? run : NULL;
+}
 
 /* Whose parameters the optimizer updates. Ownership: the caller's of ashlar_optimizer_create(). */
 const ashlar_arena *ashlar__optimizer_arena(const ashlar_optimizer *optimizer);
@@ -185,6 +233,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_cuda_open(ashlar_device *devic
                                                             ashlar_optimizer_cuda **out);
 void ashlar__optimizer_cuda_close(ashlar_optimizer_cuda *cuda); /* NULL is allowed */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_cuda_run(ashlar_optimizer_cuda *cuda,
+                                                           const ashlar_optimizer_table *table,
                                                            const ashlar_optimizer_job *job,
                                                            ashlar_stream stream);
 
@@ -303,8 +352,8 @@ typedef struct ashlar_optimizer_factors {
     double shrink;     /* learning rate * weight decay for AdamW; 0 for the others */
     double keep1;      /* multiplies the old moment1: beta1 or momentum */
     double rest1;      /* multiplies the gradient that is added to moment1 */
-    double keep2;      /* multiplies the old moment2: beta2, smoothing, or 1 */
-    double rest2;      /* multiplies the squared gradient that is added to moment2 */
+    double keep2;      /* multiplies the old moment2: beta2, smoothing, or 1; see MUON */
+    double rest2;      /* multiplies the squared gradient that is added to moment2; see MUON */
     double root_scale; /* multiplies the root of moment2: 1 / sqrt(bias2), or 1 */
     double epsilon;
     bool is_first; /* first update: make masters from the parameters */
@@ -355,7 +404,8 @@ ASHLAR_SHARED_FN ashlar_optimizer_factors ashlar__formula_factors(const ashlar_o
     const double rate =
         (job->rate_at != NULL ? *job->rate_at : job->learning_rate) * run->rate_scale;
     const double decay = run->is_decayed ? config->weight_decay : 0;
-    const bool is_decoupled = config->kind == ASHLAR_OPTIMIZER_ADAMW;
+    const bool is_decoupled =
+        config->kind == ASHLAR_OPTIMIZER_ADAMW || config->kind == ASHLAR_OPTIMIZER_MUON;
     ashlar_optimizer_factors f;
     f.is_first = updates == 1;
     f.scale = scalars->factor;
@@ -368,7 +418,12 @@ ASHLAR_SHARED_FN ashlar_optimizer_factors ashlar__formula_factors(const ashlar_o
     f.rest2 = 1;
     f.root_scale = 1;
     f.epsilon = config->epsilon;
-    if (job->rule.algorithm == ASHLAR_ALGORITHM_ADAM) {
+    if (run->muon_scale > 0) {
+        f.rate = rate * run->muon_scale;
+        f.rest1 = 1 - config->momentum;
+        f.keep2 = 1 - f.shrink; /* of the parameter */
+        f.rest2 = config->nesterov ? f.rest1 : 0;
+    } else if (job->rule.algorithm == ASHLAR_ALGORITHM_ADAM) {
         const bool has_all = updates == scalars->state.step;
         f.rate = rate / (has_all ? scalars->bias1 : job->histories[run->tensor].bias1);
         f.keep1 = config->beta1;
@@ -387,16 +442,60 @@ ASHLAR_SHARED_FN ashlar_optimizer_factors ashlar__formula_factors(const ashlar_o
     return f;
 }
 
+/* What u is divided by: its norm, rounded to bf16 as the norm of a bf16 tensor is, and not 0. */
+ASHLAR_SHARED_FN double ashlar__formula_muon_norm(const ashlar_optimizer_config *config,
+                                                  double sum) {
+    const double norm = sqrt(sum), least = config->ns_epsilon;
+    const float rounded = (float)(norm > least ? norm : least);
+    return ashlar__float_from_bf16(ashlar__bf16_from_float(rounded));
+}
+
 /* Each kernel has one parameter, an ashlar_optimizer_job, and no dynamic shared memory.
  *
  *   ashlar_kernel_sum      one block of CHUNK_THREADS for each of the job's chunks: partial sums
  *   ashlar_kernel_decide   one block of DECIDE_THREADS: adds the partial sums to scalars->sum if
  *                          job.passes has SUM, decides if it has DECIDE, follows if it has FOLLOW
  *   ashlar_kernel_F_T      UPDATE of the runs of type T, by function F of ASHLAR_ALGORITHM_MAP; one
- *                          block for each chunk, which does nothing if its run has another type. A
- *                          kernel for one type needs fewer registers, so that more blocks run
+ *                          block for each chunk, which does nothing if its run has another type, or
+ *                          is a matrix and F is not MUON's, or the reverse. A kernel for one type
+ *                          needs fewer registers, so that more blocks run
+ *
+ * of a batch of MUON's matrices, in the product's memory and where x lies:
+ *
+ *   ashlar_kernel_muon_sum       one block of CHUNK_THREADS for each chunk of the job: partial sums
+ *                                of the squares of u
+ *   ashlar_kernel_muon_begin     the same for each chunk of the batch: x = u / |u|
+ *   ashlar_kernel_muon_product_T one block of MUON_THREADS for each tile of MUON_TILE x MUON_TILE
+ *                                elements of the batch: an ashlar_muon_product in T, f32 or f64
  */
-enum { ASHLAR_CHUNK_THREADS = 128, ASHLAR_DECIDE_THREADS = 256 };
+enum { ASHLAR_CHUNK_THREADS = 128, ASHLAR_DECIDE_THREADS = 256, ASHLAR_MUON_THREADS = 256 };
+enum { ASHLAR_MUON_TILE = 64 /* rows, and columns, of a product */ };
+
+/* The products of a step: y = x x^T, the polynomial of y, and x times that. */
+typedef enum ashlar_muon_product {
+    ASHLAR_MUON_GRAM,
+    ASHLAR_MUON_POLYNOMIAL,
+    ASHLAR_MUON_NEXT,
+    ASHLAR_MUON_PRODUCT_COUNT
+} ashlar_muon_product;
+
+/* The blocks of MUON's kernels for one matrix. */
+ASHLAR_SHARED_FN size_t ashlar__muon_chunks(const ashlar_optimizer_matrix *m) {
+    return (m->rows * m->columns + ASHLAR_OPTIMIZER_CHUNK - 1) / ASHLAR_OPTIMIZER_CHUNK;
+}
+
+ASHLAR_SHARED_FN size_t ashlar__muon_tiles(const ashlar_optimizer_matrix *m, unsigned product) {
+    const size_t side = m->rows < m->columns ? m->rows : m->columns;
+    const size_t rows = product == ASHLAR_MUON_NEXT ? m->rows : side;
+    const size_t columns = product == ASHLAR_MUON_NEXT ? m->columns : side;
+    return ((rows + ASHLAR_MUON_TILE - 1) / ASHLAR_MUON_TILE) *
+           ((columns + ASHLAR_MUON_TILE - 1) / ASHLAR_MUON_TILE);
+}
+
+/* Whether an algorithm updates matrices. */
+ASHLAR_SHARED_FN bool ashlar__formula_is_muon(ashlar_algorithm algorithm) {
+    return algorithm == ASHLAR_ALGORITHM_MUON_DIRECTION || algorithm == ASHLAR_ALGORITHM_MUON_APPLY;
+}
 
 /* What a block of threads works on: the elements of a chunk that the job covers, all of one run. */
 typedef struct ashlar_optimizer_piece {
@@ -422,14 +521,23 @@ typedef ashlar_optimizer_update_fn *ashlar_optimizer_updates[ASHLAR_ALGORITHM_CO
  * the order of additions is the same whether or not the compiler vectorises the loop. */
 typedef double ashlar_optimizer_sum_fn(const void *values, size_t count);
 
-/* The loops of one instruction set. */
+/* values[i] = values[i] / divisor; and keep * values[i] + scale * products[i]; rounded to bf16. */
+typedef void ashlar_optimizer_divide_fn(void *values, double divisor, size_t count);
+typedef void ashlar_optimizer_mix_fn(void *values, const void *products, double keep, double scale,
+                                     size_t count);
+
+/* The loops of one instruction set. `divide` and `mix` are for values of the type's moments. */
 typedef struct ashlar_optimizer_kernels {
     ashlar_optimizer_sum_fn *sum[ASHLAR_DTYPE_COUNT];
+    ashlar_optimizer_divide_fn *divide[ASHLAR_DTYPE_COUNT];
+    ashlar_optimizer_mix_fn *mix[ASHLAR_DTYPE_COUNT];
     const ashlar_optimizer_updates *update[ASHLAR_DTYPE_COUNT];
 } ashlar_optimizer_kernels;
 
-#define ASHLAR_DECLARE_LOOPS(type, set)                           \
-    ashlar_optimizer_sum_fn ashlar__optimizer_sum_##type##_##set; \
+#define ASHLAR_DECLARE_LOOPS(type, set)                                 \
+    ashlar_optimizer_sum_fn ashlar__optimizer_sum_##type##_##set;       \
+    ashlar_optimizer_divide_fn ashlar__optimizer_divide_##type##_##set; \
+    ashlar_optimizer_mix_fn ashlar__optimizer_mix_##type##_##set;       \
     extern const ashlar_optimizer_updates ashlar__optimizer_updates_##type##_##set;
 #define ASHLAR_DECLARE_SET(set)                                            \
     extern const ashlar_optimizer_kernels ashlar__optimizer_kernels_##set; \
@@ -442,6 +550,9 @@ ASHLAR_DECLARE_SET(avx2)
 
 /* The loops of the best instruction set that this processor can run. */
 const ashlar_optimizer_kernels *ashlar__optimizer_kernels_best(void);
+
+/* Newton-Schulz iterations (muon.c): u, in the second moments of the job's matrices, becomes x. */
+void ashlar__muon_run(const ashlar_optimizer_job *job, const ashlar_optimizer_kernels *kernels);
 
 /* Like ashlar__optimizer_cpu_run(), but with the given loops. For tests. */
 void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,

@@ -85,4 +85,22 @@ ASHLAR_UPDATE(rmsprop_momentum) {
     *p -= f->rate * *m;
 }
 
+/* Rounded to bf16, as PyTorch rounds fp64, too: by way of fp32. */
+ASHLAR_SHARED_FN ASHLAR_REAL ASHLAR_REAL_NAME(ashlar__muon_round)(ASHLAR_REAL value) {
+    return (ASHLAR_REAL)ashlar__float_from_bf16(ashlar__bf16_from_float((float)value));
+}
+
+ASHLAR_UPDATE(muon_direction) {
+    const ASHLAR_REAL g = f->scale * gradient;
+    (void)p;
+    *m += f->rest1 * (g - *m);
+    *v = ASHLAR_REAL_NAME(ashlar__muon_round)(*m + f->rest2 * (g - *m));
+}
+
+ASHLAR_UPDATE(muon_apply) {
+    (void)gradient;
+    (void)m;
+    *p = f->keep2 * *p - f->rate * *v;
+}
+
 #undef ASHLAR_UPDATE

@@ -77,6 +77,8 @@ typedef enum ashlar_region {
 typedef struct ashlar_tensor_options {
     bool is_frozen;    /* not updated, and its gradient is not part of the norm */
     bool has_no_decay; /* weight decay does not apply */
+    bool is_elementwise; /* ASHLAR_OPTIMIZER_MUON updates this matrix as ADAMW does: for embeddings
+                          * and output layers */
     double rate_scale; /* multiplies the learning rate; > 0, and 0 stands for 1 */
 } ashlar_tensor_options;
 

@@ -18,12 +18,25 @@ ASHLAR_BEGIN_DECLS
     X(ADAM, "adam")             \
     X(ADAMW, "adamw")           \
     X(ADAGRAD, "adagrad")       \
-    X(RMSPROP, "rmsprop")
+    X(RMSPROP, "rmsprop")       \
+    X(MUON, "muon")
 
 #define ASHLAR_OPTIMIZER_ENUM(name, text) ASHLAR_OPTIMIZER_##name,
 typedef enum ashlar_optimizer_kind {
     ASHLAR_OPTIMIZER_MAP(ASHLAR_OPTIMIZER_ENUM) ASHLAR_OPTIMIZER_COUNT
 } ashlar_optimizer_kind;
+
+/* How MUON's rate follows from a matrix's rows r and columns c, a factor s: PyTorch's adjust_lr_fn.
+ * With MATCH_RMS_ADAMW the rate and decay that suit ADAMW suit MUON, too (Liu et al. 2025). */
+#define ASHLAR_MUON_SCALE_MAP(X)                                          \
+    X(ORIGINAL, "original")                     /* sqrt(max(1, r/c)) */   \
+    X(MATCH_RMS_ADAMW, "match_rms_adamw")       /* 0.2 sqrt(max(r, c)) */ \
+    X(SPECTRAL_UNCLAMPED, "spectral_unclamped") /* sqrt(r/c) */
+
+#define ASHLAR_MUON_SCALE_ENUM(name, text) ASHLAR_MUON_SCALE_##name,
+typedef enum ashlar_muon_scale {
+    ASHLAR_MUON_SCALE_MAP(ASHLAR_MUON_SCALE_ENUM) ASHLAR_MUON_SCALE_COUNT
+} ashlar_muon_scale;
 
 /*
  * An optimizer's configuration, with update t (from 1) of a parameter p with gradient G. A tensor
@@ -33,7 +46,7 @@ typedef enum ashlar_optimizer_kind {
  *
  *   norm  = |G| gradient_scale / loss_scale         over every tensor that is not frozen
  *   g     = G gradient_scale / loss_scale min(1, clip_norm / norm)
- *   g    += weight_decay p                          not ADAMW, nor tensors without decay
+ *   g    += weight_decay p                          not ADAMW, MUON, nor tensors without decay
  *
  *   SGD      b = momentum b + (1 - dampening) g     at t = 1: b = g
  *            p -= rate b, or with nesterov  rate (g + momentum b)
@@ -44,6 +57,14 @@ typedef enum ashlar_optimizer_kind {
  *            p -= rate / (1 + (t - 1) rate_decay) g / (sqrt(v) + epsilon)
  *   RMSPROP  v = smoothing v + (1 - smoothing) g^2  d = g / (sqrt(v) + epsilon)
  *            b = momentum b + d                     p -= rate b
+ *   MUON     each tensor of rank 2 that is not is_elementwise, as a matrix (Jordan et al. 2024):
+ *            m = momentum m + (1 - momentum) g      u = m, or with nesterov the same step again:
+ *                                                       momentum m + (1 - momentum) g
+ *            x = u / max(|u|, ns_epsilon)           ns_steps times: y = x x^T, or x^T x if smaller;
+ *                                                       x = ns[0] x + (ns[1] y + ns[2] y y) x
+ *            p -= rate (weight_decay p + s x)       s: ashlar_muon_scale
+ *            and all other tensors as ADAMW does. u, |u|, x, y and the polynomial of y are rounded
+ *            to bf16, as by torch.optim.Muon, and products summed in fp32, for fp64 tensors in fp64
  *
  * rate is the step's learning rate times the tensor's rate_scale. Arithmetic is in fp32, for fp64
  * tensors in fp64; fp16 and bf16 parameters are the rounded image of an fp32 master.
@@ -54,15 +75,20 @@ typedef struct ashlar_optimizer_config {
                            * ashlar_optimizer_complete() gives it. true, as that function sets it:
                            * a 0 is a 0 */
     double learning_rate; /* > 0; see ashlar_optimizer_info */
-    double momentum;      /* [0, 1); SGD, RMSPROP */
+    double momentum;      /* [0, 1); SGD, RMSPROP, MUON */
     double dampening;     /* [0, 1]; SGD with momentum */
-    bool nesterov;        /* SGD with momentum, without dampening */
+    bool nesterov;        /* SGD with momentum, without dampening; MUON */
     double beta1, beta2;  /* [0, 1) */
     double smoothing;     /* [0, 1]; PyTorch's alpha */
     double rate_decay;    /* >= 0 */
     double epsilon;       /* > 0 even when rounded to fp32, so that padding stays 0 */
     double weight_decay;  /* >= 0 */
     double clip_norm;     /* gradients are scaled down to this 2-norm; 0: no clipping */
+
+    double ns[3];      /* MUON, finite: PyTorch's ns_coefficients; all 0: the default */
+    uint32_t ns_steps; /* MUON: 1 .. 99 */
+    double ns_epsilon; /* MUON: > 0 even when rounded to fp32; PyTorch's eps */
+    ashlar_muon_scale muon_scale;
 
     /* Loss scaling, as by PyTorch's GradScaler. Powers of two lose no precision. */
     double loss_scale;       /* the initial scale; 0: no loss scaling */
@@ -87,9 +113,10 @@ typedef struct ashlar_optimizer_state {
  * reads options asks early.
  *
  * PyTorch's defaults: a learning rate of 1e-3 (ADAGRAD, RMSPROP: 1e-2), betas of 0.9 and 0.999,
- * smoothing 0.99, epsilon 1e-8 (ADAGRAD: 1e-10), weight decay 0.01 for ADAMW and 0 for the others,
- * no momentum, no clipping, no loss scaling. If you switch loss scaling on: growth 2, backoff 0.5,
- * interval 2000.
+ * smoothing 0.99, epsilon 1e-8 (ADAGRAD: 1e-10), weight decay 0.01 for ADAMW, 0.1 for MUON and 0
+ * for the others, no momentum, no clipping, no loss scaling. MUON: momentum 0.95 with nesterov, ns
+ * {3.4445, -4.7750, 2.0315}, 5 ns_steps, ns_epsilon 1e-7, ORIGINAL. If you switch loss scaling on:
+ * growth 2, backoff 0.5, interval 2000.
  *
  * Threads: any. Errors: ASHLAR_EINVAL (a value outside its range); *config is unchanged then.
  */
@@ -103,9 +130,11 @@ typedef struct ashlar_optimizer ashlar_optimizer;
  * Make an optimizer at step 0. It adds the regions that it needs and the arena lacks
  * (ashlar_arena_extend()): gradients, masters, and the moments that it uses. SGD keeps b in the
  * first moments; ADAM and ADAMW use both; ADAGRAD keeps v in the second; RMSPROP keeps v in the
- * second and b in the first. b exists only with momentum. It also takes one block of device memory,
- * for its state, the runs of tensors with equal options, how often each was updated, and partial
- * sums.
+ * second and b in the first. b exists only with momentum. MUON uses both like ADAMW; of a matrix
+ * the first have m, the second the last x. It also takes one block of device memory, for its state,
+ * the runs of tensors with equal options, how often each was updated, and partial sums; for MUON
+ * also for products, of as many matrices of one shape at once as need 64 MiB, or of one. In an
+ * RNN's group each weight_ih, weight_hh and weight_hr is a matrix.
  *
  * Ownership: the caller owns *out; the arena must outlive it. ashlar_optimizer_destroy() frees
  *            the block in the order of `stream`, and allows NULL. On a CUDA device it waits for all
@@ -144,7 +173,8 @@ ASHLAR_API void ashlar_optimizer_destroy(ashlar_optimizer *optimizer);
  * Cost:    on a software device one launch, shared by all cores: a pass over the gradients, then
  *          one over everything. The result is the same to the last bit for any number of threads.
  *          On a CUDA device a launch for the first pass, one to decide, and one for each type of
- *          elements that is there.
+ *          elements that is there. MUON has further ones there: 3 + 3 ns_steps for each batch of
+ *          matrices, and 2 for each type.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step(ashlar_optimizer *optimizer,
                                                                  double learning_rate,
@@ -161,7 +191,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step(ashlar_optimize
  *
  * Change options between steps, not between the calls of one.
  *
- * Errors: ASHLAR_EINVAL (options have changed, and `stream` is being captured), ASHLAR_EHOSTMEM,
+ * Errors: ASHLAR_EINVAL (options have changed, and `stream` is being captured; MUON: matrices that
+ * were is_elementwise when it was made need more memory than it took), ASHLAR_EHOSTMEM,
  * and those of ashlar_copy_to_device() and ashlar_launch(). Cost:   O(tensors), one copy and one
  * launch if options have changed; no device memory is taken.
  */
@@ -192,11 +223,12 @@ typedef struct ashlar_optimizer_call {
 
 /*
  * ashlar_optimizer_step() with more choice: a rate in device memory; or parts of a step, for ranks
- * that each own ranges of the arena, such as a shard of each bucket. Each rank calls SUM for each of
- * its ranges. The ranks add their sums up, in place. Then each calls DECIDE, and UPDATE for its
+ * that each own ranges of the arena, such as a shard of each bucket. Each rank calls SUM for each
+ * of its ranges. The ranks add their sums up, in place. Then each calls DECIDE, and UPDATE for its
  * ranges.
  *
- * Stream, errors, cost: as there; ASHLAR_EINVAL also for parts or a range that are none.
+ * Stream, errors, cost: as there; ASHLAR_EINVAL also for parts or a range that are none, and for an
+ * UPDATE of MUON whose range has a part of a matrix.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step_with(
     ashlar_optimizer *optimizer, const ashlar_optimizer_call *call, ashlar_stream stream);

@@ -18,7 +18,7 @@ typedef struct tensor_case {
     ashlar_tensor_options options;
 } tensor_case;
 
-enum { ELEMENTS_MAX = 5000, TENSORS_MAX = 12 };
+enum { ELEMENTS_MAX = 5000, TENSORS_MAX = 16 };
 
 /* Every type, run boundaries by type and by each option, and more than one chunk. */
 static const tensor_case all_cases[] = {
@@ -37,6 +37,7 @@ static const tensor_case all_cases[] = {
 };
 
 static const tensor_case *cases; /* of this arena */
+static const size_t *case_columns; /* of matrices, 0 of vectors; NULL: there are only vectors */
 static size_t case_count;
 static ashlar_arena *arena;
 static ashlar_optimizer *optimizer;
@@ -111,8 +112,11 @@ static inline bool open_arena_of_ranks(const char *spec, const tensor_case *tens
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        CHECK(ashlar_arena_add(arena, cases[i].name, cases[i].dtype, 1, &cases[i].elements, NULL) ==
-              ASHLAR_OK);
+        const size_t columns = case_columns != NULL ? case_columns[i] : 0;
+        const size_t elements = cases[i].elements;
+        const size_t shape[2] = {columns > 0 ? elements / columns : elements, columns};
+        CHECK(ashlar_arena_add(arena, cases[i].name, cases[i].dtype, columns > 0 ? 2 : 1, shape,
+                               NULL) == ASHLAR_OK);
         CHECK(ashlar_arena_set_options(arena, i, &cases[i].options) == ASHLAR_OK);
     }
     CHECK(ranks == 0 || ashlar_arena_set_buckets(arena, 300, ranks) == ASHLAR_OK);
@@ -223,7 +227,8 @@ static inline void reference_open(reference *r, const ashlar_optimizer_config *c
 static inline void reference_update(const ashlar_optimizer_config *c, int step, double rate,
                                     double decay, double g, double *p, double *m, double *v) {
     const double before = *p;
-    g += c->kind == ASHLAR_OPTIMIZER_ADAMW ? 0 : decay * before;
+    const bool is_decoupled = c->kind == ASHLAR_OPTIMIZER_ADAMW || c->kind == ASHLAR_OPTIMIZER_MUON;
+    g += is_decoupled ? 0 : decay * before;
     switch (c->kind) {
     case ASHLAR_OPTIMIZER_SGD:
         *m = step == 1 ? g : c->momentum * *m + (1 - c->dampening) * g;
@@ -243,7 +248,7 @@ static inline void reference_update(const ashlar_optimizer_config *c, int step, 
         *v = c->beta2 * *v + (1 - c->beta2) * g * g;
         *p -= rate * (*m / (1 - pow(c->beta1, step))) /
               (sqrt(*v / (1 - pow(c->beta2, step))) + c->epsilon);
-        *p -= c->kind == ASHLAR_OPTIMIZER_ADAMW ? rate * decay * before : 0;
+        *p -= is_decoupled ? rate * decay * before : 0;
         break;
     }
 }

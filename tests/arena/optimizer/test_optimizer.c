@@ -132,15 +132,19 @@ CASE(momentum_clipping_and_scales_count) {
 }
 
 CASE(the_defaults_are_those_of_pytorch) {
-    const double rates[] = {1e-3, 1e-3, 1e-3, 1e-2, 1e-2};
+    const double rates[] = {1e-3, 1e-3, 1e-3, 1e-2, 1e-2, 1e-3};
+    const double decays[] = {0, 0, 0.01, 0, 0, 0.1};
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
         const ashlar_optimizer_config c = defaults((ashlar_optimizer_kind)kind);
         CHECK((int)c.kind == kind && check_config(&c) == ASHLAR_OK);
         CHECK(c.learning_rate == rates[kind]);
         CHECK(c.epsilon == (kind == ASHLAR_OPTIMIZER_ADAGRAD ? 1e-10 : 1e-8));
-        CHECK(c.weight_decay == (kind == ASHLAR_OPTIMIZER_ADAMW ? 0.01 : 0));
+        CHECK(c.weight_decay == decays[kind]);
         CHECK(c.beta1 == 0.9 && c.beta2 == 0.999 && c.smoothing == 0.99);
-        CHECK(c.momentum == 0 && c.dampening == 0 && !c.nesterov && c.rate_decay == 0);
+        CHECK(c.momentum == (kind == ASHLAR_OPTIMIZER_MUON ? 0.95 : 0) && c.dampening == 0);
+        CHECK(c.nesterov == (kind == ASHLAR_OPTIMIZER_MUON) && c.rate_decay == 0);
+        CHECK(c.ns[0] == 3.4445 && c.ns[1] == -4.775 && c.ns[2] == 2.0315 && c.ns_steps == 5);
+        CHECK(c.ns_epsilon == 1e-7 && c.muon_scale == ASHLAR_MUON_SCALE_ORIGINAL);
         CHECK(c.clip_norm == 0 && c.loss_scale == 0);
         CHECK(c.scale_growth == 2 && c.scale_backoff == 0.5 && c.scale_interval == 2000);
     }
@@ -150,9 +154,9 @@ CASE(only_moments_that_are_used_are_added) {
     const unsigned least =
         1u << ASHLAR_REGION_PARAMETERS | 1u << ASHLAR_REGION_GRADIENTS | 1u << ASHLAR_REGION_MASTER;
     const unsigned first = 1u << ASHLAR_REGION_MOMENT1, second = 1u << ASHLAR_REGION_MOMENT2;
-    const unsigned plain[] = {0, first | second, first | second, second, second};
-    const unsigned with_momentum[] = {first, first | second, first | second, second,
-                                      first | second};
+    const unsigned plain[] = {0, first | second, first | second, second, second, first | second};
+    const unsigned with_momentum[] = {first,  first | second, first | second,
+                                      second, first | second, first | second};
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
         ashlar_optimizer_config config = defaults((ashlar_optimizer_kind)kind);
         REQUIRE(open_optimizer(&config));

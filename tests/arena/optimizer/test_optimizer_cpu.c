@@ -55,9 +55,9 @@ static void draw_world(world *w) {
 
 static ashlar_optimizer_job job_on(world *w, ashlar_algorithm algorithm) {
     static const ashlar_optimizer_kind kinds[ASHLAR_ALGORITHM_COUNT] = {
-        ASHLAR_OPTIMIZER_SGD,    ASHLAR_OPTIMIZER_SGD,     ASHLAR_OPTIMIZER_SGD,
-        ASHLAR_OPTIMIZER_ADAMW,  ASHLAR_OPTIMIZER_ADAGRAD, ASHLAR_OPTIMIZER_RMSPROP,
-        ASHLAR_OPTIMIZER_RMSPROP};
+        ASHLAR_OPTIMIZER_SGD,     ASHLAR_OPTIMIZER_SGD,     ASHLAR_OPTIMIZER_SGD,
+        ASHLAR_OPTIMIZER_ADAMW,   ASHLAR_OPTIMIZER_ADAGRAD, ASHLAR_OPTIMIZER_RMSPROP,
+        ASHLAR_OPTIMIZER_RMSPROP, ASHLAR_OPTIMIZER_MUON,    ASHLAR_OPTIMIZER_MUON};
     ashlar_optimizer_job job = {.passes = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE |
                                           ASHLAR_OPTIMIZER_UPDATE,
                                 .scalars = &w->scalars,

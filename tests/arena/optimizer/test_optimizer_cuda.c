@@ -12,7 +12,7 @@
 #include "allocator/base/host.h"
 #include "arena/optimizer/optimizer_impl.h"
 
-enum { KERNELS = 2 + ASHLAR_ALGORITHM_COUNT * ASHLAR_DTYPE_COUNT };
+enum { KERNELS = 6 + ASHLAR_ALGORITHM_COUNT * ASHLAR_DTYPE_COUNT };
 
 static int (*module_count)(void), (*early_unload_count)(void);
 static const char *(*launch_log)(void);

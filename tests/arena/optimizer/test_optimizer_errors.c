@@ -44,7 +44,8 @@ enum {
     ADAMS = 1 << ASHLAR_OPTIMIZER_ADAM | 1 << ASHLAR_OPTIMIZER_ADAMW,
     ADAGRAD = 1 << ASHLAR_OPTIMIZER_ADAGRAD,
     RMSPROP = 1 << ASHLAR_OPTIMIZER_RMSPROP,
-    ALL = SGD | ADAMS | ADAGRAD | RMSPROP,
+    MUON = 1 << ASHLAR_OPTIMIZER_MUON,
+    ALL = SGD | ADAMS | ADAGRAD | RMSPROP | MUON,
 };
 
 CASE(values_outside_their_ranges_are_refused) {
@@ -59,12 +60,14 @@ CASE(values_outside_their_ranges_are_refused) {
     FIELD(weight_decay, ALL, not_decays, decays);
     FIELD(clip_norm, ALL, not_clips, clips);
     FIELD(epsilon, ALL & ~SGD, not_positive, positive);
-    FIELD(beta1, ADAMS, not_fractions, fractions);
-    FIELD(beta2, ADAMS, not_fractions, fractions);
-    FIELD(momentum, SGD | RMSPROP, not_fractions, fractions);
+    FIELD(beta1, ADAMS | MUON, not_fractions, fractions);
+    FIELD(beta2, ADAMS | MUON, not_fractions, fractions);
+    FIELD(momentum, SGD | RMSPROP | MUON, not_fractions, fractions);
     FIELD(dampening, SGD, not_parts, passes);
     FIELD(smoothing, RMSPROP, not_parts, passes);
     FIELD(rate_decay, ADAGRAD, ((const double[]){-1, nan, inf}), decays);
+    FIELD(ns[1], MUON, ((const double[]){nan, inf}), decays);
+    FIELD(ns_epsilon, MUON, not_positive, positive);
     FIELD(loss_scale, ALL, not_scales, scales);
 }
 
@@ -106,7 +109,7 @@ CASE(values_of_loss_scaling_count_when_it_is_on) {
 CASE(a_kind_that_is_none_is_refused) {
     ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_SGD);
     config.kind = ASHLAR_OPTIMIZER_COUNT;
-    CHECK_FAILS(check_config(&config), ASHLAR_EINVAL, "kind 5");
+    CHECK_FAILS(check_config(&config), ASHLAR_EINVAL, "kind 6");
     config.kind = (ashlar_optimizer_kind)-1;
     CHECK(check_config(&config) == ASHLAR_EINVAL);
 }
