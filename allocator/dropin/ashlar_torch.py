@@ -31,9 +31,10 @@ _library = None
 
 
 def find_library():
-    """The library's file: $ASHLAR_TORCH, or the installed one, or what the dynamic linker finds."""
-    given = os.environ.get("ASHLAR_TORCH")
-    return given or (INSTALLED if os.path.exists(INSTALLED) else "libashlar-torch.so")
+    """The file: $ASHLAR_TORCH, the wheel's own, the installed one, or what the linker finds."""
+    here = os.path.dirname(os.path.abspath(__file__)) + "/ashlar/libashlar-torch.so"
+    known = (path for path in (here, INSTALLED) if os.path.exists(path))
+    return os.environ.get("ASHLAR_TORCH") or next(known, "libashlar-torch.so")
 
 
 def _load(path):
