@@ -55,20 +55,47 @@ static ashlar_status block_bytes(const ashlar_arena *arena, const ashlar_allocat
                : ashlar__fail(ASHLAR_EOVERFLOW, "a region of %zu bytes is too large", bytes);
 }
 
+ashlar_status ashlar_arena_lend(ashlar_arena *arena, ashlar_region region, void *memory,
+                                size_t bytes) {
+    ASHLAR_FAIL_IF((unsigned)region >= ASHLAR_REGION_COUNT || arena->regions[region] != NULL,
+                   ASHLAR_EINVAL, "lend: region %d is none, or the arena has it already",
+                   (int)region);
+    ASHLAR_FAIL_IF(memory == NULL || (uintptr_t)memory % ASHLAR_ARENA_ALIGN != 0, ASHLAR_EINVAL,
+                   "lend: the %s at %p; give memory at a multiple of %d bytes",
+                   region_info[region].text, memory, ASHLAR_ARENA_ALIGN);
+    arena->lent[region] = memory;
+    arena->lent_bytes[region] = bytes;
+    return ASHLAR_OK;
+}
+
+bool ashlar__arena_owns(const ashlar_arena *arena, ashlar_region region) {
+    return arena->regions[region] != NULL && arena->lent[region] == NULL;
+}
+
 static ashlar_status take_region(ashlar_arena *arena, ashlar_allocator *allocator,
                                  ashlar_stream stream, ashlar_region region) {
     size_t bytes = 0;
+    if (arena->lent[region] != NULL) {
+        const size_t wanted = ashlar__arena_region_bytes(arena, region);
+        ASHLAR_FAIL_IF(arena->lent_bytes[region] < wanted, ASHLAR_EINVAL,
+                       "lend: the %s need %zu bytes, and got %zu", region_info[region].text, wanted,
+                       arena->lent_bytes[region]);
+        arena->regions[region] = arena->lent[region];
+        return ASHLAR_OK;
+    }
     ASHLAR_TRY(block_bytes(arena, allocator, region, &bytes));
     return ashlar_alloc_tagged(allocator, bytes, region_info[region].tag, stream,
                                &arena->regions[region]);
 }
 
-/* Free the blocks of `regions`, in stream order. */
+/* Free the blocks of `regions`, in stream order; the program's memory stays the program's. */
 static void arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions) {
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
         if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
             /* This fails only if somebody else has freed the region, so it is gone in any case. */
-            ASHLAR_IGNORE(ashlar_free(allocator, arena->regions[i]));
+            if (ashlar__arena_owns(arena, (ashlar_region)i)) {
+                ASHLAR_IGNORE(ashlar_free(allocator, arena->regions[i]));
+            }
             arena->regions[i] = NULL;
         }
     }
@@ -123,7 +150,7 @@ static ashlar_status take_zeroed(ashlar_arena *arena, ashlar_allocator *allocato
     unsigned taken = 0;
     ashlar_status status = ashlar__arena_take(arena, allocator, stream, regions, &taken);
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
-        if ((taken & ASHLAR_REGION_BIT(i)) != 0) {
+        if ((taken & ASHLAR_REGION_BIT(i)) != 0 && ashlar__arena_owns(arena, (ashlar_region)i)) {
             status = ashlar_fill(ashlar_allocator_device(allocator), arena->regions[i], 0,
                                  ashlar__arena_region_bytes(arena, (ashlar_region)i), stream);
         }
@@ -431,8 +458,8 @@ void ashlar__arena_unplace(ashlar_arena *arena) {
     }
 }
 
-static double rate_scale(const ashlar_tensor_options *options) {
-    return options->rate_scale == 0 ? 1 : options->rate_scale;
+static double or_one(double scale) {
+    return scale == 0 ? 1 : scale;
 }
 
 static bool continues(const ashlar_arena *arena, const ashlar_arena_run *run, size_t at) {
@@ -440,7 +467,8 @@ static bool continues(const ashlar_arena *arena, const ashlar_arena_run *run, si
     const ashlar_tensor_info *info = &tensor->info;
     return !tensor->is_apart && !arena->tensors[arena->order[at - 1]].is_apart &&
            run->dtype == info->dtype && run->options.has_no_decay == info->options.has_no_decay &&
-           run->options.rate_scale == rate_scale(&info->options);
+           run->options.rate_scale == or_one(info->options.rate_scale) &&
+           run->options.decay_scale == or_one(info->options.decay_scale);
 }
 
 /* Begin a run at tensor order[at]; if this is the first of its group, at the group's start. */
@@ -450,7 +478,8 @@ static ashlar_arena_run begin_run(const ashlar_arena *arena, size_t at) {
     const bool is_first = at == 0 || arena->tensors[arena->order[at - 1]].group != tensor->group;
     ashlar_arena_run run = {
         .dtype = tensor->info.dtype, .options = tensor->info.options, .first = at};
-    run.options.rate_scale = rate_scale(&tensor->info.options);
+    run.options.rate_scale = or_one(tensor->info.options.rate_scale);
+    run.options.decay_scale = or_one(tensor->info.options.decay_scale);
     for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
         run.offset[layout] = is_first ? group->offset[layout] : tensor->info.offset[layout];
     }

@@ -62,6 +62,10 @@ struct ashlar_arena {
     size_t bytes[ASHLAR_LAYOUT_COUNT];
     uint64_t layout_hash;               /* of ashlar__arena_hash(): equal layouts have equal ones */
     void *regions[ASHLAR_REGION_COUNT]; /* blocks of bytes[layout of the region]; NULL: none */
+
+    /* Memory of the program's for regions, by ashlar_arena_lend(); NULL: a block is taken. */
+    void *lent[ASHLAR_REGION_COUNT];
+    size_t lent_bytes[ASHLAR_REGION_COUNT];
 };
 
 /* "parameters" and so on; NULL if the value is not a region. */
@@ -72,6 +76,9 @@ unsigned ashlar__arena_regions(const ashlar_arena *arena);
 
 /* A region's size in bytes, with padding; 0 before commit, and if the value is not a region. */
 size_t ashlar__arena_region_bytes(const ashlar_arena *arena, ashlar_region region);
+
+/* Whether a region that is there is a block of the allocator's, and not the program's memory. */
+bool ashlar__arena_owns(const ashlar_arena *arena, ashlar_region region);
 
 /* The layout of a region. The region must be valid. */
 ashlar_layout ashlar__region_layout(ashlar_region region);
@@ -126,7 +133,7 @@ void ashlar__arena_unplace(ashlar_arena *arena); /* undoes ashlar__arena_place()
  * options differ in a group. */
 typedef struct ashlar_arena_run {
     ashlar_dtype dtype;
-    ashlar_tensor_options options; /* rate_scale is never 0: a declared 0 has become 1 */
+    ashlar_tensor_options options; /* no scale is 0: a declared 0 has become 1 */
     size_t elements;
     size_t offset[ASHLAR_LAYOUT_COUNT];
     size_t first, count; /* tensors order[first] .. order[first + count - 1] */

@@ -47,13 +47,13 @@ void ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t b
     }
 }
 
-/* Check that the allocator still has every region as a live block that is large enough. */
+/* Check that the allocator still has every region of its own as a live, large enough block. */
 static ashlar_status check_regions(const ashlar_arena *arena) {
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const char *text = ashlar__region_text((ashlar_region)i);
         const size_t wanted = ashlar__arena_region_bytes(arena, (ashlar_region)i);
         size_t bytes = 0;
-        if (arena->regions[i] == NULL) {
+        if (!ashlar__arena_owns(arena, (ashlar_region)i)) {
             continue;
         }
         ASHLAR_FAIL_IF(

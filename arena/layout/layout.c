@@ -194,9 +194,11 @@ ashlar_status ashlar_arena_set_options(ashlar_arena *arena, size_t tensor,
     const ashlar_tensor_options options = ASHLAR_OR_ZERO(ashlar_tensor_options, given);
     ASHLAR_FAIL_IF(tensor >= arena->tensor_count, ASHLAR_EINVAL,
                    "options: the arena has no tensor %zu", tensor);
-    ASHLAR_FAIL_IF(!(options.rate_scale >= 0) || !isfinite(options.rate_scale), ASHLAR_EINVAL,
-                   "tensor %s: rate_scale %g; it must be above 0, or 0 for 1",
-                   arena->tensors[tensor].name, options.rate_scale);
+    ASHLAR_FAIL_IF(!(options.rate_scale >= 0) || !isfinite(options.rate_scale) ||
+                       !(options.decay_scale >= 0) || !isfinite(options.decay_scale),
+                   ASHLAR_EINVAL,
+                   "tensor %s: rate_scale %g, decay_scale %g; they must be above 0, or 0 for 1",
+                   arena->tensors[tensor].name, options.rate_scale, options.decay_scale);
     arena->tensors[tensor].info.options = options;
     arena->tensors[tensor].is_apart |= options.is_frozen;
     arena->option_changes++;

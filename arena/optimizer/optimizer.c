@@ -119,9 +119,11 @@ static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_jo
         {"rate_at", job->rate_at, sizeof *job->rate_at, false}};
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const ashlar_region region = (ashlar_region)i;
-        operands[i + 2] =
-            (ashlar_operand){ashlar__region_text(region), ashlar_arena_region(o->arena, region),
-                             ashlar__arena_region_bytes(o->arena, region), false};
+        operands[i + 2] = (ashlar_operand){
+            ashlar__region_text(region), ashlar_arena_region(o->arena, region),
+            ashlar__arena_owns(o->arena, region) ? ashlar__arena_region_bytes(o->arena, region)
+                                                 : 0, /* the lender knows what the device can use */
+            false};
     }
     ASHLAR_TRY(ashlar__check_operands(o->device, "ashlar_optimizer_step", operands));
     return ashlar_launch(o->device, stream, ashlar__optimizer_cpu_run, job, sizeof *job);
@@ -226,12 +228,13 @@ static ashlar_status check_rate(const ashlar_optimizer *o, double learning_rate)
     const double most = learning_rate * o->table.largest_scale;
     const double corrected =
         o->rule.algorithm == ASHLAR_ALGORITHM_ADAM ? most / (1 - config->beta1) : most;
+    const double decay = o->table.largest_decay * config->weight_decay;
     const bool is_fine = learning_rate >= 0 && corrected <= (double)FLT_MAX &&
-                         most * config->weight_decay <= (double)FLT_MAX;
+                         decay <= (double)FLT_MAX && most * decay <= (double)FLT_MAX;
     return is_fine ? ASHLAR_OK
                    : ashlar__fail(ASHLAR_EINVAL,
                                   "optimizer: learning_rate %g; give 0 or more, that fp32 can hold "
-                                  "also after scales and bias correction",
+                                  "also after scales, weight decay and bias correction",
                                   learning_rate);
 }
 

@@ -73,12 +73,12 @@ typedef struct ashlar_optimizer_run {
     float *master;         /* [elements]; NULL unless dtype is fp16 or bf16 */
     size_t elements;
     size_t first_chunk;
-    double rate_scale; /* multiplies the learning rate */
-    double muon_scale; /* of a matrix that MUON updates as a whole, > 0; 0: element by element */
-    size_t tensor;     /* whose history is the run's: the first one's number in the arena */
+    double rate_scale;  /* multiplies the learning rate */
+    double decay_scale; /* multiplies the weight decay; 0: none */
+    double muon_scale;  /* of a matrix that MUON updates as a whole, > 0; 0: element by element */
+    size_t tensor;      /* whose history is the run's: the first one's number in the arena */
     ashlar_dtype dtype;
-    bool is_decayed; /* weight decay applies to this run */
-    bool is_frozen;  /* the run adds 0 to the sum, and is not updated */
+    bool is_frozen; /* the run adds 0 to the sum, and is not updated */
 } ashlar_optimizer_run;
 
 /* A matrix that MUON updates as a whole, row-major. */
@@ -120,8 +120,8 @@ typedef struct ashlar_optimizer_job {
     unsigned passes; /* a set of the bits above */
     const ashlar_optimizer_run *runs;
     size_t run_count;
-    uint64_t shape;  /* of their table */
-    unsigned dtypes; /* a set of ASHLAR_DTYPE_BIT()s that includes the type of each run */
+    uint64_t shape;         /* of their table */
+    unsigned dtypes;        /* a set of ASHLAR_DTYPE_BIT()s that includes the type of each run */
     unsigned matrix_dtypes; /* the same for runs that are matrices */
     size_t first, end;
     size_t first_chunk, end_chunk; /* chunks [first_chunk, end_chunk) have covered elements */
@@ -178,6 +178,7 @@ typedef struct ashlar_optimizer_table {
     size_t count, chunk_count;
     uint64_t shape; /* a hash of where runs begin: the launches of a table of another differ */
     double largest_scale;              /* of what multiplies the rate, of all runs */
+    double largest_decay;              /* decay_scale */
     ashlar_optimizer_matrix *matrices; /* [matrix_count] by type and shape; NULL without MUON */
     size_t matrix_count;
     size_t products_bytes; /* of the largest batch */
@@ -403,7 +404,7 @@ ASHLAR_SHARED_FN ashlar_optimizer_factors ashlar__formula_factors(const ashlar_o
     const uint64_t updates = ashlar__formula_updates(job, run);
     const double rate =
         (job->rate_at != NULL ? *job->rate_at : job->learning_rate) * run->rate_scale;
-    const double decay = run->is_decayed ? config->weight_decay : 0;
+    const double decay = config->weight_decay * run->decay_scale;
     const bool is_decoupled =
         config->kind == ASHLAR_OPTIMIZER_ADAMW || config->kind == ASHLAR_OPTIMIZER_MUON;
     ashlar_optimizer_factors f;

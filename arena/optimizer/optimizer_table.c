@@ -72,9 +72,9 @@ static ashlar_optimizer_run describe(const ashlar_arena *arena, const ashlar_are
         .master = is_narrow ? address(arena, run, ASHLAR_REGION_MASTER, regions) : NULL,
         .elements = run->elements,
         .rate_scale = run->options.rate_scale,
+        .decay_scale = run->options.has_no_decay ? 0 : run->options.decay_scale,
         .tensor = arena->order[run->first],
         .dtype = run->dtype,
-        .is_decayed = !run->options.has_no_decay,
         .is_frozen = run->options.is_frozen,
     };
 }
@@ -136,6 +136,7 @@ static void add_run(ashlar_optimizer_table *table, const ashlar_arena *arena,
         scale *= fmax(1, table->runs[i].muon_scale);
     }
     table->largest_scale = fmax(table->largest_scale, scale);
+    table->largest_decay = fmax(table->largest_decay, run->options.decay_scale);
 }
 
 static int compare_sizes(size_t a, size_t b) {

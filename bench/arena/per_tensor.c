@@ -60,7 +60,7 @@ static ashlar_status list_runs(ashlar_per_tensor *t) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(t->arena, i, &info);
         t->runs[i] = (ashlar_optimizer_run){
-            .elements = info.elements, .rate_scale = 1, .dtype = ASHLAR_F32, .is_decayed = true};
+            .elements = info.elements, .rate_scale = 1, .dtype = ASHLAR_F32, .decay_scale = 1};
     }
     return ASHLAR_OK;
 }

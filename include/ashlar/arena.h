@@ -80,6 +80,7 @@ typedef struct ashlar_tensor_options {
     bool is_elementwise; /* ASHLAR_OPTIMIZER_MUON updates this matrix as ADAMW does: for embeddings
                           * and output layers */
     double rate_scale; /* multiplies the learning rate; > 0, and 0 stands for 1 */
+    double decay_scale; /* multiplies the weight decay; > 0, and 0 stands for 1 */
 } ashlar_tensor_options;
 
 /* One tensor of a group, as declared. All tensors of a group have one type. */
@@ -132,7 +133,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_add_group(ashlar_arena *
 
 /* Choose how optimizers treat `tensor`, from their next step on: ashlar_optimizer_follow().
  *
- * Errors: ASHLAR_EINVAL (no such tensor; rate_scale negative or not finite). */
+ * Errors: ASHLAR_EINVAL (no such tensor; a scale that is negative or not finite). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_arena_set_options(ashlar_arena *arena, size_t tensor, const ashlar_tensor_options *options);
 
@@ -176,6 +177,24 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_extend(ashlar_arena *are
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_zero(ashlar_arena *arena,
                                                              ashlar_region region,
                                                              ashlar_stream stream);
+
+/*
+ * Let the arena use `memory` for `region` when it takes that region, by ashlar_arena_commit(),
+ * ashlar_arena_extend() or ashlar_optimizer_create(), in the place of a block of the allocator's:
+ * so another program's arrays, such as PyTorch's tensors, are an arena where they lie.
+ *
+ * memory   at a multiple of ASHLAR_ARENA_ALIGN, which the device can use; for a software device any
+ *          memory of the process. What it holds stays, and its padding must be zero
+ * bytes    at least the region's (ashlar_arena_info)
+ *
+ * Ownership: the caller's; it must outlive the arena, which neither frees it nor knows of it if
+ *            somebody else does.
+ * Errors:    ASHLAR_EINVAL (no such region, memory is NULL or not aligned, or the region was
+ * taken). Whoever takes the region fails with ASHLAR_EINVAL if `bytes` are too few.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_lend(ashlar_arena *arena,
+                                                             ashlar_region region, void *memory,
+                                                             size_t bytes);
 
 typedef struct ashlar_arena_info {
     size_t tensor_count;

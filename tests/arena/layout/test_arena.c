@@ -141,4 +141,40 @@ CASE_WITH(further_regions_are_zero_and_the_old_ones_stay, set_up_arena("memory=6
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
 }
 
+/* ---- memory of the program's ---- */
+
+static _Alignas(ASHLAR_ARENA_ALIGN) unsigned char lent[4096];
+
+static ashlar_status lend(ashlar_region region, unsigned char *memory, size_t bytes) {
+    return ashlar_arena_lend(arena, region, memory, bytes);
+}
+
+CASE_WITH(lent_memory_is_used_as_it_is_and_stays_the_programs, set_up_declared()) {
+    memset(lent, 7, sizeof lent);
+    CHECK(lend(ASHLAR_REGION_PARAMETERS, lent, 1536) == ASHLAR_OK);
+    CHECK(lend(ASHLAR_REGION_MASTER, lent + 2048, 512) == ASHLAR_OK);
+    REQUIRE(commit(ASHLAR_REGIONS_TRAINING) == ASHLAR_OK);
+    wait_for(streams[0]);
+    CHECK(ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS) == lent);
+    CHECK(view_of(ASHLAR_REGION_MASTER, HALF) == lent + 2048);
+    CHECK(holds(lent, sizeof lent, 7));
+    CHECK_ZU(stats_now().live_blocks, 1); /* the gradients */
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    CHECK_FAILS(lend(ASHLAR_REGION_PARAMETERS, lent, 1536), ASHLAR_EINVAL, "has it already");
+    CHECK(lend(ASHLAR_REGION_MOMENT1, lent, 1791) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_arena_extend(arena, streams[0], ASHLAR_REGIONS_ALL), ASHLAR_EINVAL,
+                "the first moments need 1792 bytes, and got 1791");
+    CHECK_ZU(stats_now().live_blocks, 1);
+}
+
+CASE_WITH(memory_that_cannot_be_lent_is_refused, set_up_declared()) {
+    CHECK_FAILS(lend(ASHLAR_REGION_PARAMETERS, lent + 1, 1536), ASHLAR_EINVAL, "multiple of 256");
+    CHECK_FAILS(lend(ASHLAR_REGION_PARAMETERS, NULL, 1536), ASHLAR_EINVAL, "the parameters at");
+    CHECK_FAILS(lend(ASHLAR_REGION_COUNT, lent, 1536), ASHLAR_EINVAL, "region 5");
+    CHECK(lend(ASHLAR_REGION_PARAMETERS, lent, 1535) == ASHLAR_OK);
+    CHECK_FAILS(commit(ASHLAR_REGIONS_INFERENCE), ASHLAR_EINVAL, "got 1535");
+    CHECK(lend(ASHLAR_REGION_PARAMETERS, lent, 1536) == ASHLAR_OK);
+    CHECK(commit(ASHLAR_REGIONS_INFERENCE) == ASHLAR_OK);
+}
+
 RUN_CASES()

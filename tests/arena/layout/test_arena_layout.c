@@ -264,6 +264,9 @@ CASE_WITH(bad_options_are_refused_by_name, set_up_mixed()) {
         CHECK_FAILS(
             ashlar_arena_set_options(arena, 1, &(ashlar_tensor_options){.rate_scale = bad[i]}),
             ASHLAR_EINVAL, "tensor single: rate_scale");
+        CHECK_FAILS(
+            ashlar_arena_set_options(arena, 1, &(ashlar_tensor_options){.decay_scale = bad[i]}),
+            ASHLAR_EINVAL, "decay_scale");
     }
 }
 
@@ -300,7 +303,8 @@ static void declare_at_random(void) {
         for (size_t i = 0; i < count; i++) {
             const ashlar_tensor_options options = {.is_frozen = below(4) == 0,
                                                    .has_no_decay = below(3) == 0,
-                                                   .rate_scale = (double)below(2) / 2};
+                                                   .rate_scale = (double)below(2) / 2,
+                                                   .decay_scale = (double)below(2) / 2};
             CHECK(ashlar_arena_set_options(arena, first + i, &options) == ASHLAR_OK);
         }
     }
@@ -352,7 +356,8 @@ static void check_runs(void) {
             const ashlar_tensor_info *info = &arena->tensors[arena->order[run->first + i]].info;
             const size_t at = (info->offset[0] - run->offset[0]) / item;
             CHECK(info->dtype == run->dtype && info->options.is_frozen == run->options.is_frozen &&
-                  info->options.has_no_decay == run->options.has_no_decay);
+                  info->options.has_no_decay == run->options.has_no_decay &&
+                  (info->options.decay_scale > 0) == (run->options.decay_scale < 1));
             CHECK_ZU(info->offset[ASHLAR_LAYOUT_STATE],
                      run->offset[ASHLAR_LAYOUT_STATE] + at * state_bytes(info->dtype));
             CHECK_ZU(info->offset[ASHLAR_LAYOUT_MASTER],

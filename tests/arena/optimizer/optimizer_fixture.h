@@ -27,7 +27,7 @@ static const tensor_case all_cases[] = {
     {"no_decay", ASHLAR_F32, 70, {.has_no_decay = true}},
     {"large", ASHLAR_F32, ELEMENTS_MAX, {0}},
     {"wide", ASHLAR_F64, 77, {0}},
-    {"slow", ASHLAR_F64, 33, {.rate_scale = 0.25}},
+    {"slow", ASHLAR_F64, 33, {.rate_scale = 0.25, .decay_scale = 2}},
     {"half", ASHLAR_F16, 600, {0}},
     {"frozen", ASHLAR_F32, 100, {.is_frozen = true}},
     {"brain", ASHLAR_BF16, 515, {.has_no_decay = true}},
@@ -103,6 +103,8 @@ static inline void close_optimizer(void) {
     tear_down();
 }
 
+static void (*before_commit)(void); /* NULL: nothing is done */
+
 /* With buckets of 300 bytes or more, which `ranks` ranks share; 0: as by default. */
 static inline bool open_arena_of_ranks(const char *spec, const tensor_case *tensors, size_t count,
                                        unsigned regions, size_t ranks) {
@@ -118,6 +120,9 @@ static inline bool open_arena_of_ranks(const char *spec, const tensor_case *tens
         CHECK(ashlar_arena_add(arena, cases[i].name, cases[i].dtype, columns > 0 ? 2 : 1, shape,
                                NULL) == ASHLAR_OK);
         CHECK(ashlar_arena_set_options(arena, i, &cases[i].options) == ASHLAR_OK);
+    }
+    if (before_commit != NULL) {
+        before_commit();
     }
     CHECK(ranks == 0 || ashlar_arena_set_buckets(arena, 300, ranks) == ASHLAR_OK);
     return ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK &&
@@ -253,6 +258,10 @@ static inline void reference_update(const ashlar_optimizer_config *c, int step, 
     }
 }
 
+static inline double decay_of(const ashlar_optimizer_config *c, const ashlar_tensor_options *o) {
+    return o->has_no_decay ? 0 : c->weight_decay * (o->decay_scale > 0 ? o->decay_scale : 1);
+}
+
 /* A good step. */
 static inline void reference_step(reference *r, const ashlar_optimizer_config *c,
                                   double learning_rate, double gradient_scale) {
@@ -271,7 +280,7 @@ static inline void reference_step(reference *r, const ashlar_optimizer_config *c
         const double rate = learning_rate * (o->rate_scale > 0 ? o->rate_scale : 1);
         r->updates[t] += !o->is_frozen;
         for (size_t i = 0; i < cases[t].elements && !o->is_frozen; i++) {
-            reference_update(c, r->updates[t], rate, o->has_no_decay ? 0 : c->weight_decay,
+            reference_update(c, r->updates[t], rate, decay_of(c, o),
                              get(ASHLAR_REGION_GRADIENTS, t, i) * unscale * clip, &r->p[t][i],
                              &r->m[t][i], &r->v[t][i]);
         }

@@ -131,6 +131,22 @@ CASE(momentum_clipping_and_scales_count) {
     }
 }
 
+static _Alignas(ASHLAR_ARENA_ALIGN) unsigned char lent[2][1 << 16];
+
+static void lend(void) {
+    memset(lent, 0, sizeof lent);
+    CHECK(ashlar_arena_lend(arena, ASHLAR_REGION_PARAMETERS, lent[0], sizeof lent[0]) == ASHLAR_OK);
+    CHECK(ashlar_arena_lend(arena, ASHLAR_REGION_MOMENT1, lent[1], sizeof lent[1]) == ASHLAR_OK);
+}
+
+CASE(a_step_updates_memory_of_the_programs) {
+    const ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_ADAMW);
+    before_commit = lend;
+    check_steps(&config, 4);
+    before_commit = NULL;
+    CHECK(lent[0][0] != 0 && lent[1][0] != 0);
+}
+
 CASE(the_defaults_are_those_of_pytorch) {
     const double rates[] = {1e-3, 1e-3, 1e-3, 1e-2, 1e-2, 1e-3};
     const double decays[] = {0, 0, 0.01, 0, 0, 0.1};

@@ -48,7 +48,7 @@ static void draw_world(world *w) {
             .elements = lengths[r],
             .rate_scale = r % 3 == 1 ? 0.5 : 1,
             .dtype = types[r],
-            .is_decayed = r % 2 == 0,
+            .decay_scale = r % 2 == 0,
         };
     }
 }
