@@ -4,7 +4,7 @@ import ctypes
 import os
 
 INSTALLED = "@LIBRARY@"  # filled in when it is installed
-STATUS_OK = 0
+STATUS = ctypes.c_int  # an ashlar_status, as it is in C
 
 
 class Error(RuntimeError):
@@ -21,18 +21,18 @@ def find_library():
 _library = None
 
 
-def function(name, *arguments, result=None):
-    """A function of libashlar: its ctypes arguments; result=None: it returns an ashlar_status, which
-    becomes an Error unless it is ASHLAR_OK."""
+def function(name, *arguments, result=STATUS):
+    """A function of libashlar, with the ctypes of its arguments and result, None for void. A status
+    other than ASHLAR_OK, which is 0, becomes an Error."""
     global _library
     _library = _library or ctypes.CDLL(find_library())
     found = _library[name]  # an object of its own at each look-up
-    found.argtypes, found.restype = arguments, result or ctypes.c_int
-    if result is not None:
+    found.argtypes, found.restype = arguments, result
+    if result is not STATUS:
         return found
 
     def call(*given):
-        if found(*given) != STATUS_OK:
+        if found(*given):
             raise Error(function("ashlar_error_detail", result=ctypes.c_char_p)().decode())
     return call
 

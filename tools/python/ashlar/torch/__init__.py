@@ -8,3 +8,7 @@ try:
     import torch as _torch
 except ImportError as error:
     raise ImportError("ashlar.torch needs PyTorch, 2.4 or later: pip install torch") from error
+
+from ashlar_torch import forget_stream, pool, stats, use
+from ._contiguous import Arena, Moved, contiguous
+from ._optimizers import SGD, Adagrad, Adam, AdamW, RMSprop

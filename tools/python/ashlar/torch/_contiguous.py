@@ -1,0 +1,304 @@
+"""_contiguous - a module's parameters and gradients as views into one range each, and its replicas."""
+
+import copy
+
+import torch
+
+ALIGN = 256  # bytes, of every parameter or recurrent layer: ASHLAR_ARENA_ALIGN
+SHOWN = 3    # defects that an error names
+
+
+class Moved(RuntimeError):
+    """A parameter or gradient no longer lies in its arena."""
+
+
+# ---- recurrent layers ----
+
+def _packed_order(rnn):
+    """[(parameter, offset)] of a recurrent layer's weights in cuDNN's order, and the elements of the
+    whole: the matrices of all layers and directions, then all biases, for which cuDNN leaves room
+    where there are none. None: its weights are not all parameters of their own, of one type."""
+    matrices, biases = ([getattr(rnn, name, None) for names in rnn._all_weights for name in names
+                         if name.startswith(kind)] for kind in ("weight", "bias"))
+    weights = matrices + biases
+    if not (all(isinstance(w, torch.nn.Parameter) for w in weights) and
+            len({id(w) for w in weights}) == len(weights) and len({w.dtype for w in weights}) == 1):
+        return None
+    order, at = [], 0
+    for weight in weights:
+        order.append((weight, at))
+        at += weight.numel()
+    rooms = 0 if rnn.bias else 2 * len(rnn._all_weights) * matrices[0].shape[0]
+    return order, at + rooms
+
+
+def _is_packed(rnn):
+    """Whether cuDNN takes the weights as they lie: in order, in a storage that begins with them."""
+    found = _packed_order(rnn)
+    if found is None:
+        return False
+    order, elements = found
+    first, width = order[0][0], order[0][0].element_size()
+    return (first.storage_offset() == 0 and
+            first.untyped_storage().nbytes() >= elements * width and
+            all(w.is_contiguous() and w.data_ptr() == first.data_ptr() + at * width
+                for w, at in order))
+
+
+def _keep_packed():
+    """Let flatten_parameters() do nothing where it would move weights from one pack to another."""
+    flatten = torch.nn.RNNBase.flatten_parameters
+    if not hasattr(flatten, "before_ashlar"):
+        def flatten_parameters(self):
+            if not _is_packed(self):
+                flatten(self)
+        flatten_parameters.__doc__ = flatten.__doc__
+        flatten_parameters.before_ashlar = flatten
+        torch.nn.RNNBase.flatten_parameters = flatten_parameters
+
+
+# ---- where parameters lie ----
+
+class Place:
+    """Where a parameter of an arena and its gradient lie."""
+
+    def __init__(self, name, parameter, group, offset):
+        self.name, self.parameter = name, parameter
+        self.group, self.offset = group, offset  # bytes, from the group's start
+        form = {4: torch.channels_last, 5: torch.channels_last_3d}.get(parameter.dim())
+        is_dense = parameter.is_contiguous() or (
+            form is not None and parameter.is_contiguous(memory_format=form))
+        self.stride = (parameter if is_dense else parameter.to(
+            "meta", memory_format=torch.contiguous_format)).stride()
+        self.value = self.gradient = None  # tensors
+
+    def view(self, memory):
+        """The parameter's part of its group's memory, a tensor of one dimension."""
+        return memory.as_strided(self.parameter.shape, self.stride,
+                                 self.offset // self.parameter.element_size())
+
+    def lies_here(self):
+        p = self.parameter
+        return (p.data_ptr() == self.value.data_ptr() and p.dtype == self.value.dtype and
+                p.shape == self.value.shape and p.stride() == self.stride and
+                p.device == self.value.device)
+
+
+class Group:
+    """Parameters that lie side by side: a recurrent layer's, or one."""
+
+    def __init__(self, places, elements, dtype):
+        self.places, self.dtype, self.bytes = places, dtype, elements * dtype.itemsize
+        self.begin = 0  # bytes, from the range's start
+
+    def cut(self, memory):
+        """The group's part of a range, in a storage of its own, as cuDNN and torch.save() want it."""
+        piece = memory[self.begin:self.begin + self.bytes]
+        return torch.from_dlpack(piece.view(self.dtype))
+
+
+def new_range(count, device):
+    """`count` bytes of zeros, aligned."""
+    memory = torch.zeros(count + ALIGN, dtype=torch.uint8, device=device)
+    skip = -memory.data_ptr() % ALIGN
+    return memory[skip:skip + count]
+
+
+def _refuse(name, why):
+    raise ValueError("contiguous: parameter %s %s" % (name, why))
+
+
+def _check_parameters(named):
+    if not named:
+        raise ValueError("contiguous: the module has no parameters")
+    device, last = named[0][1].device, (None, -1, "")
+    for name, p in named:
+        if isinstance(p, torch.nn.parameter.UninitializedTensorMixin):
+            _refuse(name, "has no shape yet; run the module once before")
+        if type(p) is not torch.nn.Parameter and not type(p.data) is torch.Tensor:
+            _refuse(name, "is a %s: FSDP and other wrappers go around a contiguous module, or lay "
+                    "out parameters themselves" % type(p.data).__name__)
+        if p.layout != torch.strided or p.device.type not in ("cpu", "cuda"):
+            _refuse(name, "is %s on %s; an arena has dense tensors on a CPU or a CUDA device" % (
+                p.layout, p.device))
+        if p.device != device:
+            _refuse(name, "is on %s and %s on %s; an arena is on one device" % (
+                p.device, named[0][0], device))
+    for begin, end, name in sorted((p.data_ptr(), p.data_ptr() + p.numel() * p.element_size(), name)
+                                   for name, p in named if p.numel()):
+        if begin < last[1]:
+            _refuse(name, "shares memory with %s and is another Parameter; tie them by one Parameter"
+                    % last[2])
+        last = begin, end, name
+
+
+def _find_groups(module, named):
+    """The groups: types in the order of their first parameters, and those in the module's order."""
+    packs, groups, done = {}, [], set()
+    for layer in module.modules():
+        found = isinstance(layer, torch.nn.RNNBase) and _packed_order(layer)
+        if found and not any(id(p) in packs for p, _ in found[0]):
+            packs.update((id(p), found) for p, _ in found[0])
+    names = {id(p): name for name, p in named}
+    for _, p in named:
+        if id(p) not in done and p.numel():
+            order, elements = packs.get(id(p), ([(p, 0)], p.numel()))
+            group = Group([], elements, p.dtype)
+            group.places = [Place(names[id(q)], q, group, at * q.element_size()) for q, at in order]
+            groups.append(group)
+            done.update(id(q) for q, _ in order)
+    dtypes = list(dict.fromkeys(group.dtype for group in groups))
+    return sorted(groups, key=lambda group: dtypes.index(group.dtype))
+
+
+class Arena:
+    """What contiguous() returns. `module`; `values` and `gradients`, the two ranges as bytes; `ranges`,
+    by type the bytes from which to which; `groups` and `places`, in the order of addresses."""
+
+    def __init__(self, module):
+        named = list(module.named_parameters())
+        _check_parameters(named)
+        self.module, self.groups, self.ranges, at = module, _find_groups(module, named), {}, 0
+        for group in self.groups:
+            group.begin = at
+            at += -(-group.bytes // ALIGN) * ALIGN
+            self.ranges[group.dtype] = self.ranges.get(group.dtype, (group.begin,))[0], at
+        self.places = [place for group in self.groups for place in group.places]
+        self.values, self.gradients = (new_range(at, named[0][1].device) for _ in range(2))
+        with torch.no_grad():
+            for group in self.groups:
+                value, gradient = group.cut(self.values), group.cut(self.gradients)
+                for place in group.places:
+                    place.value, place.gradient = place.view(value), place.view(gradient)
+                    self.put(place)
+        _keep_packed()
+
+    def __reduce__(self):
+        raise TypeError("an arena is not copied or saved; copy its module and call contiguous() on "
+                        "that, or save the module's state_dict()")
+
+    def put(self, place):
+        """Copy a value and gradient into their place, unless they lie there."""
+        p = place.parameter
+        if not place.lies_here():
+            place.value.copy_(p)
+            p.data = place.value
+        if p.grad is None:
+            place.gradient.zero_()
+            p.grad = place.gradient if p.requires_grad else None
+        elif p.grad is not place.gradient:
+            place.gradient.copy_(p.grad.to_dense() if p.grad.is_sparse else p.grad)
+            p.grad = place.gradient
+
+    def _strangers(self):
+        """A line for each parameter of the module that is not the arena's, or the reverse."""
+        known = {place.name: place.parameter for place in self.places}
+        now = dict(self.module.named_parameters())
+        for name, p in now.items():
+            if name not in known and p.numel():
+                yield "%s is new" % name
+            elif p.numel() and p is not known[name]:
+                yield "%s is another Parameter now" % name
+        yield from ("%s is gone" % name for name in known if name not in now)
+
+    def _misfits(self):
+        """A line for each parameter that no longer fits its place."""
+        for place in self.places:
+            p, value = place.parameter, place.value
+            for what in "device", "dtype", "shape":
+                if getattr(p, what) != getattr(value, what):
+                    yield "%s has %s %s, not %s" % (place.name, what, getattr(p, what),
+                                                    getattr(value, what))
+
+    def _moved(self):
+        """A line for each value or gradient that lies elsewhere."""
+        for place in self.places:
+            p = place.parameter
+            if not place.lies_here():
+                yield "%s lies outside (its .data was replaced)" % place.name
+            if p.grad is None and p.requires_grad:
+                yield "%s has no gradient (zero_grad(set_to_none=True)?)" % place.name
+            elif p.grad is not None and p.grad is not place.gradient:
+                yield "the gradient of %s lies outside" % place.name
+
+    @staticmethod
+    def _raise(defects, remedy):
+        if defects:
+            more = len(defects) - SHOWN
+            raise Moved("arena: %s%s; %s" % ("; ".join(defects[:SHOWN]), " and %d more" % more
+                                             if more > 0 else "", remedy))
+
+    def check_fits(self):
+        """Raise Moved if the module has other parameters than the arena, or one has another type."""
+        self._raise([*self._strangers(), *self._misfits()], "call contiguous(module) again")
+
+    def check(self, mend=False):
+        """Raise Moved if a parameter or gradient of the module no longer lies in the arena, with the
+        names. mend: copy what lies elsewhere back into its place first, as mend() does."""
+        self.check_fits()
+        if mend:
+            self.mend()
+        self._raise(list(self._moved()), "mend() puts it back")
+
+    @torch.no_grad()
+    def mend(self):
+        """Copy values and gradients that lie elsewhere into their places, make gradients that were
+        set to None zeros, and return a line for each. Moved: one does not fit any more."""
+        self.check_fits()
+        moved = list(self._moved())
+        for place in self.places if moved else ():
+            self.put(place)
+        return moved
+
+    def flat(self):
+        """One Parameter for each type, with its gradient: for any optimizer that treats elements one
+        by one. The padding between parameters is 0, and so is its gradient."""
+        frozen = [place.name for place in self.places if not place.parameter.requires_grad]
+        if frozen:
+            raise ValueError("flat: %s requires no gradient, but an optimizer of the whole range would "
+                             "update it; take ashlar.torch's optimizers" % frozen[0])
+        result = []
+        for dtype, (begin, end) in self.ranges.items():
+            result.append(torch.nn.Parameter(self.values[begin:end].view(dtype)))
+            result[-1].grad = self.gradients[begin:end].view(dtype)
+        return result
+
+    def zero_grad(self, places=None):
+        """Fill all gradients with zeros, in one pass, or those of `places`; and put back those that
+        were set to None, or lie elsewhere."""
+        if places is None:
+            self.gradients.zero_()
+        else:
+            torch._foreach_zero_([place.gradient for place in places])
+        for place in self.places if places is None else places:
+            if place.parameter.requires_grad and place.parameter.grad is not place.gradient:
+                place.parameter.grad = place.gradient
+
+    def changed(self):
+        """Let autograd know that all parameters were written to."""
+        torch.autograd.graph.increment_version([place.parameter for place in self.places])
+
+    def replicate(self, device):
+        """An arena of a copy of the module on `device`, for refresh()."""
+        return Arena(copy.deepcopy(self.module).to(device))
+
+    def refresh(self, source):
+        """Make the parameters those of `source`, an arena of an equal module, by one copy."""
+        if [(g.begin, g.bytes, g.dtype) for g in self.groups] != [
+                (g.begin, g.bytes, g.dtype) for g in source.groups]:
+            raise ValueError("refresh: the arenas differ; make one by replicate()")
+        self.values.copy_(source.values, non_blocking=True)
+        self.changed()
+
+    def add_gradients(self, replica):
+        """Add the gradients of a replica to those here, by one copy and one addition for each type."""
+        theirs = replica.gradients.to(self.gradients.device, non_blocking=True)
+        for dtype, (begin, end) in self.ranges.items():
+            self.gradients[begin:end].view(dtype).add_(theirs[begin:end].view(dtype))
+
+
+def contiguous(module):
+    """Lay all parameters of a module, and their gradients, into one range each, where they are views:
+    in the module's order, type by type, recurrent layers in cuDNN's order. The parameters stay the
+    same objects, with their values, names and hooks. Returns the Arena."""
+    return Arena(module)
