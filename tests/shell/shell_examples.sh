@@ -204,7 +204,7 @@ trains_pytorch() {
 }
 
 for name in classifier tied_language_model new_head ctc seq2seq tagger; do
-    "${ASHLAR_PYTHON:-python3}" "$ASHLAR_SOURCE/tests/torch_examples.py" "$name" "./$name" \
+    "${ASHLAR_TORCH_PYTHON:-python3}" "$ASHLAR_SOURCE/tests/torch_examples.py" "$name" "./$name" \
         >"$scratch/compared" 2>&1
     status=$?
     if [ "$status" -eq 77 ]; then
