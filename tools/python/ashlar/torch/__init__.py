@@ -11,4 +11,4 @@ except ImportError as error:
 
 from ashlar_torch import forget_stream, pool, stats, use
 from ._contiguous import Arena, Moved, contiguous
-from ._optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
+from ._optimizers import SGD, Adagrad, Adam, AdamW, Muon, RMSprop

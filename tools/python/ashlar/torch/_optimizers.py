@@ -14,7 +14,8 @@ from ._contiguous import ALIGN, new_range
 # ---- libashlar's structures and functions: include/ashlar/arena.h, optimizer.h ----
 
 PARAMETERS, GRADIENTS, MOMENT1, MOMENT2, MASTER, REGIONS = range(6)
-KINDS = ("SGD", "ADAM", "ADAMW", "ADAGRAD", "RMSPROP")
+KINDS = ("SGD", "ADAM", "ADAMW", "ADAGRAD", "RMSPROP", "MUON")
+MUON_SCALES = (None, "match_rms_adamw", "spectral_unclamped")  # adjust_lr_fn
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
 RANK_MAX = 4
 ALWAYS = 2 ** 64 - 1  # ASHLAR_UPDATED_ALWAYS
@@ -24,7 +25,7 @@ _double, _size, _u32, _u64, _pointer = (ctypes.c_double, ctypes.c_size_t, ctypes
 
 class _TensorOptions(ctypes.Structure):
     _fields_ = [("is_frozen", ctypes.c_bool), ("has_no_decay", ctypes.c_bool),
-                ("rate_scale", _double), ("decay_scale", _double)]
+                ("is_elementwise", ctypes.c_bool), ("rate_scale", _double), ("decay_scale", _double)]
 
 
 class _TensorSpec(ctypes.Structure):
@@ -42,7 +43,9 @@ class _Config(ctypes.Structure):
                 ("momentum", _double), ("dampening", _double), ("nesterov", ctypes.c_bool),
                 ("beta1", _double), ("beta2", _double), ("smoothing", _double),
                 ("rate_decay", _double), ("epsilon", _double), ("weight_decay", _double),
-                ("clip_norm", _double), ("loss_scale", _double), ("scale_interval", _u32),
+                ("clip_norm", _double), ("ns", _double * 3), ("ns_steps", _u32),
+                ("ns_epsilon", _double), ("muon_scale", ctypes.c_int),
+                ("loss_scale", _double), ("scale_interval", _u32),
                 ("scale_growth", _double), ("scale_backoff", _double)]
 
 
@@ -163,15 +166,14 @@ class _Pass:
     Groups may differ in lr and weight_decay. A step with a gradient that is not finite is skipped.
     """
 
-    # Subclasses: the state's names in PyTorch, each with its region; what must not be asked for.
-    regions, refused = {}, ("maximize", "capturable", "differentiable")
+    refused = "maximize", "capturable", "differentiable"  # what a group must not ask for
 
     def __init__(self, arena, lr=None, *, params=None, clip_norm=0.0, loss_scale=0.0,
                  zero_gradients=False, **options):
         self._arena, self._clip_norm, self._loss_scale = arena, clip_norm, loss_scale
         self._zero_gradients = zero_gradients
         self._index = {id(place.parameter): i for i, place in enumerate(arena.places)}
-        self._versions, self._set, self._config = {}, {}, None
+        self._versions, self._set, self._config, self._followed = {}, {}, None, None
         arena.check(mend=True)
         self._narrow = [i for i, place in enumerate(arena.places)
                         if place.value.dtype in (torch.float16, torch.bfloat16)]
@@ -194,8 +196,16 @@ class _Pass:
 
     # ---- groups, as options of tensors ----
 
+    def _kind(self):
+        return type(self).__name__.upper()
+
     def _common(self, group):
         """The fields of a _Config that all groups have to share."""
+        raise NotImplementedError
+
+    def _names(self, place):
+        """PyTorch's names of a parameter's state, each with its region: "step" has none, and a region
+        without a name is libashlar's own."""
         raise NotImplementedError
 
     def _check_groups(self):
@@ -216,28 +226,34 @@ class _Pass:
         common = self._check_groups()
         rates, decays = ([float(group[key]) for group in self.param_groups]
                          for key in ("lr", "weight_decay"))
+        frozen = [not place.parameter.requires_grad or place.parameter.grad is None
+                  for place in self._arena.places]
         rate, decay = max(rates), max(decays)
-        config = dict(common, weight_decay=decay, clip_norm=self._clip_norm,
-                      loss_scale=self._loss_scale)
-        if config != self._config:
-            self._native.open(_Config(
-                KINDS.index(self._kind()), True, learning_rate=1, scale_interval=2000,
-                scale_growth=2, scale_backoff=0.5, **config), self.regions.values())
-            self._config = config
+        if self._followed == (rates, decays, frozen, common):
+            return rate
         options = {}
         for group, its_rate, its_decay in zip(self.param_groups, rates, decays):
             # A scale of 0 would stand for 1; this one leaves no rate in any type.
             scales = ((its_rate / rate if rate else 1) or 1e-300, its_decay / decay if decay else 1)
-            for p in group["params"]:
-                if p.numel():
-                    is_frozen = not p.requires_grad or p.grad is None
-                    options[self._index[id(p)]] = (is_frozen, not its_decay) + scales
+            for p in filter(torch.numel, group["params"]):
+                i = self._index[id(p)]
+                options[i] = (frozen[i], not its_decay, group.get("elementwise", False)) + scales
         for i in range(len(self._arena.places)):
-            wanted, had = options.get(i, (True, False, 1, 1)), self._set.get(i)
-            if had is None or wanted[:2] != had[:2] or not all(map(math.isclose, wanted[2:],
-                                                                   had[2:])):
+            wanted, had = options.get(i, (True, False, False, 1, 1)), self._set.get(i)
+            if had is None or wanted[:3] != had[:3] or not all(map(math.isclose, wanted[3:],
+                                                                   had[3:])):
                 _arena_options(self._native.arena, i, ctypes.byref(_TensorOptions(*wanted)))
                 self._set[i] = wanted
+        config = dict(common, weight_decay=decay, clip_norm=self._clip_norm,
+                      loss_scale=self._loss_scale)
+        if config != self._config:
+            regions = {region for _, place in self._places()
+                       for region in self._names(place).values() if region is not None}
+            self._native.open(_Config(
+                KINDS.index(self._kind()), True, learning_rate=1, scale_interval=2000,
+                scale_growth=2, scale_backoff=0.5, **config), regions)
+            self._config = config
+        self._followed = rates, decays, frozen, common
         return rate
 
     # ---- steps ----
@@ -298,35 +314,33 @@ class _Pass:
 
     def _places(self):
         for group in self.param_groups:
-            for p in group["params"]:
-                if p.numel():
-                    i = self._index[id(p)]
-                    yield i, self._arena.places[i]
+            for p in filter(torch.numel, group["params"]):
+                yield self._index[id(p)], self._arena.places[self._index[id(p)]]
 
     def _views(self, i, place):
         """The tensors of a parameter's state, by PyTorch's names."""
-        named = {name: self._native.view(region, i, place) for name, region in self.regions.items()}
+        named = {name: self._native.view(region, i, place)
+                 for name, region in self._names(place).items() if name and region is not None}
         named["master"] = self._native.view(MASTER, i, place)
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
     def state_dict(self):
         state, updates = self._native.state()
         for i, place in self._places():
-            if updates[i] and self.regions:
+            if updates[i] and self._names(place):
                 self.state[place.parameter] = self._views(i, place)
-                if self.has_step:
+                if "step" in self._names(place):
                     self.state[place.parameter]["step"] = torch.tensor(float(updates[i]))
         saved = super().state_dict()
         saved["ashlar"] = {name: getattr(state, name) for name in ("step", "skipped", "loss_scale",
                                                                   "good_steps")}
         return saved
 
-    has_step = True
-
     @torch.no_grad()
     def load_state_dict(self, state_dict):
         """Take over the state of an optimizer of this class, or of PyTorch's of that name."""
-        super().load_state_dict(dict(state_dict, state={}))
+        super().load_state_dict(dict(state_dict, state={}, param_groups=[
+            {**self.defaults, **group} for group in state_dict["param_groups"]]))
         self._follow()
         extra = state_dict.get("ashlar", {})
         updates, numbers = [0] * len(self._arena.places), (
@@ -349,15 +363,19 @@ class _Pass:
 
 
 class _Adam(_Pass):
-    regions = {"exp_avg": MOMENT1, "exp_avg_sq": MOMENT2}
     refused = _Pass.refused + ("amsgrad",)
 
     def _kind(self):
-        return "ADAMW" if isinstance(self, torch.optim.AdamW) else "ADAM"
+        is_decoupled = self.param_groups[0].get("decoupled_weight_decay",
+                                                isinstance(self, torch.optim.AdamW))
+        return "ADAMW" if is_decoupled else "ADAM"
 
     def _common(self, group):
         beta1, beta2 = map(float, group["betas"])
         return {"beta1": beta1, "beta2": beta2, "epsilon": group["eps"]}
+
+    def _names(self, place):
+        return {"step": None, "exp_avg": MOMENT1, "exp_avg_sq": MOMENT2}
 
 
 class Adam(_Adam, torch.optim.Adam):
@@ -370,50 +388,74 @@ class AdamW(_Adam, torch.optim.AdamW):
 
 class SGD(_Pass, torch.optim.SGD):
     __doc__ = _Pass.__doc__
-    has_step = False
-
-    @property
-    def regions(self):
-        return {"momentum_buffer": MOMENT1} if self.param_groups[0]["momentum"] else {}
-
-    def _kind(self):
-        return "SGD"
 
     def _common(self, group):
         return {key: group[key] for key in ("momentum", "dampening", "nesterov")}
 
+    def _names(self, place):
+        return {"momentum_buffer": MOMENT1} if self.param_groups[0]["momentum"] else {}
+
 
 class Adagrad(_Pass, torch.optim.Adagrad):
     __doc__ = _Pass.__doc__
-    regions = {"sum": MOMENT2}
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         self.state.clear()
-        for group in self.param_groups:
-            for p in filter(torch.numel, group["params"]):
-                i = self._index[id(p)]
-                self._views(i, self._arena.places[i])["sum"].fill_(
-                    group["initial_accumulator_value"])
-
-    def _kind(self):
-        return "ADAGRAD"
+        for i, place in self._places():
+            self._views(i, place)["sum"].fill_(self.defaults["initial_accumulator_value"])
 
     def _common(self, group):
         return {"rate_decay": group["lr_decay"], "epsilon": group["eps"]}
 
+    def _names(self, place):
+        return {"step": None, "sum": MOMENT2}
+
 
 class RMSprop(_Pass, torch.optim.RMSprop):
     __doc__ = _Pass.__doc__
-    @property
-    def regions(self):
-        return {"square_avg": MOMENT2,
-                **({"momentum_buffer": MOMENT1} if self.param_groups[0]["momentum"] else {})}
-
     refused = _Pass.refused + ("centered",)
-
-    def _kind(self):
-        return "RMSPROP"
 
     def _common(self, group):
         return {"smoothing": group["alpha"], "epsilon": group["eps"], "momentum": group["momentum"]}
+
+    def _names(self, place):
+        momentum = {"momentum_buffer": MOMENT1} if self.param_groups[0]["momentum"] else {}
+        return {"step": None, "square_avg": MOMENT2, **momentum}
+
+
+class _MuonGroups(torch.optim.Optimizer):
+    """The groups of torch.optim.Muon, which earlier versions of PyTorch do not have."""
+
+    def __init__(self, params, lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=True,
+                 ns_coefficients=(3.4445, -4.7750, 2.0315), eps=1e-7, ns_steps=5, adjust_lr_fn=None,
+                 betas=(0.9, 0.999), adamw_eps=1e-8, elementwise=False):
+        super().__init__(params, dict(
+            lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov,
+            ns_coefficients=ns_coefficients, eps=eps, ns_steps=ns_steps, adjust_lr_fn=adjust_lr_fn,
+            betas=betas, adamw_eps=adamw_eps, elementwise=elementwise))
+
+
+class Muon(_Pass, _MuonGroups):
+    __doc__ = _Pass.__doc__ + """
+    Muon updates matrices. What has another rank, and groups with elementwise=True, for embeddings and
+    output layers, are updated as by AdamW, with betas and adamw_eps.
+    """
+
+    def _common(self, group):
+        scale = group["adjust_lr_fn"]
+        if scale not in MUON_SCALES + ("original",):
+            raise ValueError("Muon: adjust_lr_fn %r; give original or match_rms_adamw" % scale)
+        return {"momentum": group["momentum"], "nesterov": group["nesterov"],
+                "ns": tuple(group["ns_coefficients"]), "ns_epsilon": group["eps"],
+                "ns_steps": group["ns_steps"],
+                "muon_scale": 0 if scale == "original" else MUON_SCALES.index(scale),
+                "beta1": group["betas"][0], "beta2": group["betas"][1],
+                "epsilon": group["adamw_eps"]}
+
+    def _names(self, place):
+        elementwise = any(group["elementwise"] and any(p is place.parameter for p in group["params"])
+                          for group in self.param_groups)
+        if place.parameter.dim() == 2 and not elementwise:
+            return {"momentum_buffer": MOMENT1, "": MOMENT2}
+        return {"step": None, "exp_avg": MOMENT1, "exp_avg_sq": MOMENT2}
