@@ -297,13 +297,20 @@ ashlar_status ashlar_optimizer_step_with(ashlar_optimizer *o, const ashlar_optim
     if ((call.parts & ASHLAR_OPTIMIZER_UPDATE) != 0) {
         ASHLAR_TRY(check_rate(o, call.learning_rate));
         job.learning_rate = call.learning_rate;
+        job.zeroes = call.zero_gradients && o->cuda == NULL;
         job.rate_at = call.rate_at;
     }
     ashlar__optimizer_table_select(&o->table, o->runs, call.offset, call.bytes, &job);
     if ((call.parts & ASHLAR_OPTIMIZER_UPDATE) != 0) {
         ASHLAR_TRY(check_matrices(o, &job));
     }
-    return launch(o, &job, stream);
+    ASHLAR_TRY(launch(o, &job, stream));
+    const bool fills = call.zero_gradients && (call.parts & ASHLAR_OPTIMIZER_UPDATE) != 0;
+    if (!fills || o->cuda == NULL) {
+        return ASHLAR_OK;
+    }
+    char *gradients = ashlar_arena_region(o->arena, ASHLAR_REGION_GRADIENTS);
+    return ashlar_fill(o->device, gradients + call.offset, 0, call.bytes, stream);
 }
 
 ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,

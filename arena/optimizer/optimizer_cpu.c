@@ -1,5 +1,7 @@
 /* optimizer_cpu.c - runs an optimizer's job on the CPU: the worker threads share its chunks,
  * with the loops of the best instruction set. */
+#include <string.h>
+
 #include "allocator/base/check_level.h"
 #include "arena/compute/element.h"
 #include "arena/compute/workers.h"
@@ -100,6 +102,14 @@ static ashlar_optimizer_run cut(const ashlar_optimizer_run *run, size_t first, s
     return piece;
 }
 
+/* While they are in the cache. Matrices' second pass does not read them. */
+static void zero(const share *s, const ashlar_optimizer_run *run, size_t first, size_t count) {
+    if (s->job->zeroes && !s->applies) {
+        const size_t width = ashlar_dtype_bytes(run->dtype);
+        memset(at(run->gradients, first, width), 0, count * width);
+    }
+}
+
 static void update_piece(void *context, size_t i) {
     const share *s = context;
     const ashlar_optimizer_job *job = s->job;
@@ -113,6 +123,7 @@ static void update_piece(void *context, size_t i) {
             &job->runs[ashlar__formula_clip(job, chunk, &first, &count)];
         const bool is_matrix = run->muon_scale > 0;
         if (run->is_frozen || (s->applies && !is_matrix)) {
+            zero(s, run, first, count);
             continue;
         }
         if (run != known) {
@@ -124,6 +135,18 @@ static void update_piece(void *context, size_t i) {
                                            : s->applies ? ASHLAR_ALGORITHM_MUON_APPLY
                                                         : ASHLAR_ALGORITHM_MUON_DIRECTION;
         (*s->kernels->update[piece.dtype])[algorithm](&factors, &piece);
+        zero(s, run, first, count);
+    }
+}
+
+static void zero_piece(void *context, size_t i) {
+    const share *s = context;
+    size_t chunk, end;
+    piece_chunks(s, i, &chunk, &end);
+    for (; chunk < end; chunk++) {
+        size_t first, count;
+        const size_t run = ashlar__formula_clip(s->job, chunk, &first, &count);
+        zero(s, &s->job->runs[run], first, count);
     }
 }
 
@@ -152,7 +175,9 @@ void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
                                job->scalars);
         ashlar__formula_correct(job, 0, 1);
     }
-    if ((job->passes & ASHLAR_OPTIMIZER_UPDATE) != 0 && job->scalars->state.is_skipped == 0) {
+    if ((job->passes & ASHLAR_OPTIMIZER_UPDATE) != 0 && job->scalars->state.is_skipped != 0) {
+        ashlar__workers_run(job->zeroes ? s.pieces : 0, zero_piece, &s);
+    } else if ((job->passes & ASHLAR_OPTIMIZER_UPDATE) != 0) {
         ashlar__workers_run(s.pieces, update_piece, &s);
         if (s.pieces > 0 && job->matrix_dtypes != 0) {
             ashlar__muon_run(job, kernels);

@@ -67,7 +67,7 @@ typedef struct ashlar_optimizer_rule {
  * master; fp64 parameters have fp64 moments. */
 typedef struct ashlar_optimizer_run {
     void *parameters;      /* [elements] of dtype, updated */
-    const void *gradients; /* [elements] of dtype */
+    void *gradients;       /* [elements] of dtype; written to if the job zeroes them */
     void *moment1;         /* [elements] fp32, or fp64 for fp64; NULL: the algorithm has none */
     void *moment2;         /* like moment1 */
     float *master;         /* [elements]; NULL unless dtype is fp16 or bf16 */
@@ -133,6 +133,7 @@ typedef struct ashlar_optimizer_job {
     double learning_rate;                /* for UPDATE, if rate_at is NULL */
     const double *rate_at; /* device memory from which UPDATE reads the learning rate, or NULL */
     double gradient_scale; /* for DECIDE */
+    bool zeroes;           /* for UPDATE on the CPU: leave 0 in the gradients */
 
     /* For UPDATE by MUON: all matrices of the table, sorted by shape; device memory. */
     const ashlar_optimizer_matrix *matrices;

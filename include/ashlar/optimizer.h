@@ -162,8 +162,8 @@ ASHLAR_API void ashlar_optimizer_destroy(ashlar_optimizer *optimizer);
  *
  * If a gradient of a tensor that is not frozen is not finite, the step is skipped: only `norm`,
  * `skipped`, `is_skipped` and, with loss scaling, `loss_scale` and `good_steps` change. No step
- * changes gradients. The first update of an fp16 or bf16 tensor sets its masters from the
- * parameters. Nothing of a frozen tensor is changed or read.
+ * changes gradients, but see ashlar_optimizer_call. The first update of an fp16 or bf16 tensor sets
+ * its masters from the parameters. Nothing of a frozen tensor is changed or read.
  *
  * The step follows options that were set since the last one, see ashlar_optimizer_follow().
  *
@@ -217,6 +217,9 @@ typedef struct ashlar_optimizer_call {
                             * when the work runs, so that a captured step (ashlar_graph_begin()) can
                             * be launched with another rate each time; NULL: learning_rate */
     double gradient_scale; /* DECIDE, > 0 */
+    bool zero_gradients;   /* UPDATE: leave 0 in the range's gradients, as for the next
+                            * back-propagation, also of tensors that are frozen, and if the step is
+                            * skipped. On the CPU in the same pass, on CUDA by a fill behind it */
     size_t offset, bytes;  /* SUM, UPDATE: the range, unless `parts` is 0. Of the storage layout,
                             * multiples of ASHLAR_ARENA_ALIGN; bytes may be 0 */
 } ashlar_optimizer_call;

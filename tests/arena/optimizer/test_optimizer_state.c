@@ -69,6 +69,42 @@ CASE_WITH(steps_go_on_after_a_skipped_one, open_adamw()) {
     }
 }
 
+static bool gradients_are_zero(void) {
+    const unsigned char *bytes = ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS);
+    size_t left = ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_GRADIENTS];
+    while (left > 0 && bytes[left - 1] == 0) {
+        left--;
+    }
+    return left == 0;
+}
+
+/* In each kind of step: with matrices, skipped, of frozen tensors. */
+CASE(a_step_zeroes_gradients_if_asked) {
+    for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
+        for (int is_bad = 0; is_bad < 2; is_bad++) {
+            const ashlar_optimizer_call call = {
+                .learning_rate = 0.05, .gradient_scale = 1, .zero_gradients = true};
+            const ashlar_optimizer_config config = defaults((ashlar_optimizer_kind)kind);
+            REQUIRE(open_optimizer(&config));
+            reference_open(&r, &config);
+            draw(ASHLAR_REGION_GRADIENTS, 2, 1);
+            if (is_bad) {
+                put(ASHLAR_REGION_GRADIENTS, 0, 0, (double)NAN);
+            } else {
+                reference_step(&r, &config, 0.05, 1);
+            }
+            CHECK(ashlar_optimizer_step_with(optimizer, &call, streams[0]) == ASHLAR_OK);
+            wait_for(streams[0]);
+            CHECK(gradients_are_zero());
+            CHECK_ZU(state_now().is_skipped, (size_t)is_bad);
+            if (!is_bad) {
+                check_equal(&r);
+            }
+            close_optimizer();
+        }
+    }
+}
+
 /* ---- the loss scale ---- */
 
 static ashlar_optimizer_config scaled(double scale) {

@@ -264,12 +264,15 @@ class Arena:
         return result
 
     def zero_grad(self, places=None):
-        """Fill all gradients with zeros, in one pass, or those of `places`; and put back those that
-        were set to None, or lie elsewhere."""
+        """Fill all gradients with zeros, in one pass, or those of `places`, and put them back."""
         if places is None:
             self.gradients.zero_()
         else:
             torch._foreach_zero_([place.gradient for place in places])
+        self.put_back(places)
+
+    def put_back(self, places=None):
+        """Let gradients that were set to None, or lie elsewhere, be those of the arena."""
         for place in self.places if places is None else places:
             if place.parameter.requires_grad and place.parameter.grad is not place.gradient:
                 place.parameter.grad = place.gradient

@@ -49,6 +49,12 @@ class _Config(ctypes.Structure):
                 ("scale_growth", _double), ("scale_backoff", _double)]
 
 
+class _Call(ctypes.Structure):
+    _fields_ = [("parts", ctypes.c_uint), ("learning_rate", _double), ("rate_at", _pointer),
+                ("gradient_scale", _double), ("zero_gradients", ctypes.c_bool), ("offset", _size),
+                ("bytes", _size)]
+
+
 class _State(ctypes.Structure):
     _fields_ = [("step", _u64), ("skipped", _u64), ("norm", _double), ("loss_scale", _double),
                 ("good_steps", _u32), ("is_skipped", _u32)]
@@ -64,7 +70,7 @@ _arena_options = function("ashlar_arena_set_options", _pointer, _size, _pointer)
 _arena_destroy = function("ashlar_arena_destroy", _pointer, result=None)
 _create = function("ashlar_optimizer_create", _pointer, _pointer, _pointer, _pointer)
 _destroy = function("ashlar_optimizer_destroy", _pointer, result=None)
-_step = function("ashlar_optimizer_step", _pointer, _double, _double, _pointer)
+_step = function("ashlar_optimizer_step_with", _pointer, _pointer, _pointer)
 _get_state = function("ashlar_optimizer_copy_state_to_host", _pointer, _pointer, _pointer, _pointer)
 _put_state = function("ashlar_optimizer_copy_state_to_device", _pointer, _pointer, _pointer,
                       _pointer)
@@ -283,10 +289,15 @@ class _Pass:
                 loss = closure()
         self._mend()
         native, rate = self._native, self._follow()
-        _step(native.optimizer, rate, gradient_scale, native.stream())
+        zeroes = self._zero_gradients and self._has_all()
+        _step(native.optimizer, ctypes.byref(_Call(
+            learning_rate=rate, gradient_scale=gradient_scale, zero_gradients=zeroes)),
+            native.stream())
         if not native.on_cuda:
             native.wait()
-        if self._zero_gradients:
+        if zeroes:
+            self._arena.put_back()
+        elif self._zero_gradients:
             self.zero_grad()
         self._arena.changed()
         self._note_versions()
@@ -297,8 +308,10 @@ class _Pass:
 
     def zero_grad(self, set_to_none=False):
         """Fill the gradients with zeros, in one pass; they are never set to None."""
-        places = [place for _, place in self._places()]
-        self._arena.zero_grad(None if len(places) == len(self._arena.places) else places)
+        self._arena.zero_grad(None if self._has_all() else [place for _, place in self._places()])
+
+    def _has_all(self):
+        return len(list(self._places())) == len(self._arena.places)
 
     def scale(self, loss):
         """The loss, multiplied by the loss scale: what to call backward() on."""
