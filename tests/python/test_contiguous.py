@@ -3,9 +3,13 @@ found where something moved, and what is refused."""
 
 import copy
 import io
+import os
+import re
+import subprocess
+import sys
 import warnings
 
-from cases import case, refusal, run, same, torch
+from cases import SOURCE, case, refusal, run, same, torch
 import ashlar.torch
 from ashlar.torch._contiguous import ALIGN, _is_packed
 from torch import nn
@@ -316,6 +320,25 @@ def an_optimizer_of_pytorchs_runs_over_the_flat_range():
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=False)
         assert all(same(p, q, 1e-6) for p, q in zip(module.parameters(), other.parameters()))
+
+
+@case
+def what_the_page_prints_runs():
+    with open(SOURCE + "/docs/pytorch.md") as page:
+        blocks = re.findall(r"^```python\n(.*?)^```", page.read(), re.M | re.S)
+    assert len(blocks) == 4
+    names = {}
+    for block in blocks:
+        exec(block, names)
+    names["arena"].check()
+
+
+@case
+def the_example_learns():
+    done = subprocess.run([sys.executable, SOURCE + "/examples/torch_contiguous.py"], text=True,
+                          stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    said = re.fullmatch(r"loss (\S+), then (\S+); 6 parameters in \d+ bytes\n", done.stdout)
+    assert done.returncode == 0 and float(said[2]) < 0.1 * float(said[1]), done.stdout
 
 
 @case
