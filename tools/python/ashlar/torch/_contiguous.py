@@ -1,8 +1,9 @@
-"""_contiguous - a module's parameters and gradients as views into one range each, and its replicas."""
+"""_contiguous - a module's parameters and gradients as views into one range each; its replicas."""
 
 import copy
 
 import torch
+from torch import nn
 
 ALIGN = 256  # bytes, of every parameter or recurrent layer: ASHLAR_ARENA_ALIGN
 SHOWN = 3    # defects that an error names
@@ -15,46 +16,41 @@ class Moved(RuntimeError):
 # ---- recurrent layers ----
 
 def _packed_order(rnn):
-    """[(parameter, offset)] of a recurrent layer's weights in cuDNN's order, and the elements of the
-    whole: the matrices of all layers and directions, then all biases, for which cuDNN leaves room
-    where there are none. None: its weights are not all parameters of their own, of one type."""
-    matrices, biases = ([getattr(rnn, name, None) for names in rnn._all_weights for name in names
-                         if name.startswith(kind)] for kind in ("weight", "bias"))
-    weights = matrices + biases
-    if not (all(isinstance(w, torch.nn.Parameter) for w in weights) and
+    """[(parameter, offset)] of a recurrent layer's weights in cuDNN's order, and the elements of all:
+    the matrices of all layers and directions, then all biases, for which cuDNN leaves room where
+    there are none. None: its weights are not all parameters of their own, of one type."""
+    names = [name for names in rnn._all_weights for name in names]
+    weights = [getattr(rnn, name, None) for kind in ("weight", "bias") for name in names
+               if name.startswith(kind)]
+    if not (all(isinstance(w, nn.Parameter) for w in weights) and
             len({id(w) for w in weights}) == len(weights) and len({w.dtype for w in weights}) == 1):
         return None
     order, at = [], 0
     for weight in weights:
         order.append((weight, at))
         at += weight.numel()
-    rooms = 0 if rnn.bias else 2 * len(rnn._all_weights) * matrices[0].shape[0]
-    return order, at + rooms
+    return order, at + (0 if rnn.bias else 2 * len(rnn._all_weights) * weights[0].shape[0])
 
 
 def _is_packed(rnn):
     """Whether cuDNN takes the weights as they lie: in order, in a storage that begins with them."""
-    found = _packed_order(rnn)
-    if found is None:
-        return False
-    order, elements = found
-    first, width = order[0][0], order[0][0].element_size()
-    return (first.storage_offset() == 0 and
-            first.untyped_storage().nbytes() >= elements * width and
-            all(w.is_contiguous() and w.data_ptr() == first.data_ptr() + at * width
-                for w, at in order))
+    order, elements = _packed_order(rnn) or ([], 0)
+    first = order[0][0] if order else torch.empty(0)
+    width = first.element_size()
+    return bool(order) and (
+        first.storage_offset() == 0 and first.untyped_storage().nbytes() >= elements * width and
+        all(w.is_contiguous() and w.data_ptr() == first.data_ptr() + at * width for w, at in order))
 
 
 def _keep_packed():
     """Let flatten_parameters() do nothing where it would move weights from one pack to another."""
-    flatten = torch.nn.RNNBase.flatten_parameters
+    flatten = nn.RNNBase.flatten_parameters
     if not hasattr(flatten, "before_ashlar"):
         def flatten_parameters(self):
             if not _is_packed(self):
                 flatten(self)
-        flatten_parameters.__doc__ = flatten.__doc__
-        flatten_parameters.before_ashlar = flatten
-        torch.nn.RNNBase.flatten_parameters = flatten_parameters
+        flatten_parameters.__doc__, flatten_parameters.before_ashlar = flatten.__doc__, flatten
+        nn.RNNBase.flatten_parameters = flatten_parameters
 
 
 # ---- where parameters lie ----
@@ -62,39 +58,34 @@ def _keep_packed():
 class Place:
     """Where a parameter of an arena and its gradient lie."""
 
-    def __init__(self, name, parameter, group, offset):
-        self.name, self.parameter = name, parameter
-        self.group, self.offset = group, offset  # bytes, from the group's start
+    def __init__(self, name, parameter, offset):
+        self.name, self.parameter, self.offset = name, parameter, offset  # bytes, in its group
         form = {4: torch.channels_last, 5: torch.channels_last_3d}.get(parameter.dim())
-        is_dense = parameter.is_contiguous() or (
-            form is not None and parameter.is_contiguous(memory_format=form))
-        self.stride = (parameter if is_dense else parameter.to(
+        is_dense = form and parameter.is_contiguous(memory_format=form)
+        self.stride = (parameter if is_dense else parameter.detach().to(
             "meta", memory_format=torch.contiguous_format)).stride()
-        self.value = self.gradient = None  # tensors
+        self.value = self.gradient = None  # tensors, set by Arena
 
     def view(self, memory):
-        """The parameter's part of its group's memory, a tensor of one dimension."""
         return memory.as_strided(self.parameter.shape, self.stride,
                                  self.offset // self.parameter.element_size())
 
     def lies_here(self):
-        p = self.parameter
-        return (p.data_ptr() == self.value.data_ptr() and p.dtype == self.value.dtype and
-                p.shape == self.value.shape and p.stride() == self.stride and
-                p.device == self.value.device)
+        p, value = self.parameter, self.value
+        return (p.data_ptr() == value.data_ptr() and p.dtype == value.dtype and
+                p.shape == value.shape and p.stride() == self.stride and p.device == value.device)
 
 
 class Group:
     """Parameters that lie side by side: a recurrent layer's, or one."""
 
-    def __init__(self, places, elements, dtype):
-        self.places, self.dtype, self.bytes = places, dtype, elements * dtype.itemsize
-        self.begin = 0  # bytes, from the range's start
+    def __init__(self, places, elements):
+        self.places, self.dtype = places, places[0].parameter.dtype
+        self.begin, self.bytes = 0, elements * self.dtype.itemsize  # from the range's start
 
     def cut(self, memory):
-        """The group's part of a range, in a storage of its own, as cuDNN and torch.save() want it."""
-        piece = memory[self.begin:self.begin + self.bytes]
-        return torch.from_dlpack(piece.view(self.dtype))
+        """Its part of a range, in a storage of its own, as cuDNN and torch.save() want it."""
+        return torch.from_dlpack(memory[self.begin:self.begin + self.bytes].view(self.dtype))
 
 
 def new_range(count, device):
@@ -104,56 +95,51 @@ def new_range(count, device):
     return memory[skip:skip + count]
 
 
-def _refuse(name, why):
-    raise ValueError("contiguous: parameter %s %s" % (name, why))
-
-
 def _check_parameters(named):
+    def refuse(name, why, *values):
+        raise ValueError("contiguous: parameter %s %s" % (name, why % values))
     if not named:
         raise ValueError("contiguous: the module has no parameters")
-    device, last = named[0][1].device, (None, -1, "")
+    first, p = named[0]
+    device = p.device
     for name, p in named:
-        if isinstance(p, torch.nn.parameter.UninitializedTensorMixin):
-            _refuse(name, "has no shape yet; run the module once before")
-        if type(p) is not torch.nn.Parameter and not type(p.data) is torch.Tensor:
-            _refuse(name, "is a %s: FSDP and other wrappers go around a contiguous module, or lay "
-                    "out parameters themselves" % type(p.data).__name__)
+        if isinstance(p, nn.parameter.UninitializedTensorMixin):
+            refuse(name, "has no shape yet; run the module once before")
+        if type(p.data) is not torch.Tensor:
+            refuse(name, "is a %s; a wrapper such as FSDP lays out parameters itself",
+                   type(p.data).__name__)
         if p.layout != torch.strided or p.device.type not in ("cpu", "cuda"):
-            _refuse(name, "is %s on %s; an arena has dense tensors on a CPU or a CUDA device" % (
-                p.layout, p.device))
+            refuse(name, "is %s on %s; take dense ones on a CPU or a CUDA device", p.layout, p.device)
         if p.device != device:
-            _refuse(name, "is on %s and %s on %s; an arena is on one device" % (
-                p.device, named[0][0], device))
-    for begin, end, name in sorted((p.data_ptr(), p.data_ptr() + p.numel() * p.element_size(), name)
-                                   for name, p in named if p.numel()):
-        if begin < last[1]:
-            _refuse(name, "shares memory with %s and is another Parameter; tie them by one Parameter"
-                    % last[2])
-        last = begin, end, name
+            refuse(name, "is on %s and %s on %s; take one device", p.device, first, device)
+    spans = sorted((p.data_ptr(), p.data_ptr() + p.numel() * p.element_size(), name)
+                   for name, p in named if p.numel())
+    for (_, end, owner), (begin, _, name) in zip(spans, spans[1:]):
+        if begin < end:
+            refuse(name, "shares memory with %s and is another Parameter; tie by one Parameter", owner)
 
 
 def _find_groups(module, named):
     """The groups: types in the order of their first parameters, and those in the module's order."""
     packs, groups, done = {}, [], set()
     for layer in module.modules():
-        found = isinstance(layer, torch.nn.RNNBase) and _packed_order(layer)
+        found = isinstance(layer, nn.RNNBase) and _packed_order(layer)
         if found and not any(id(p) in packs for p, _ in found[0]):
             packs.update((id(p), found) for p, _ in found[0])
     names = {id(p): name for name, p in named}
     for _, p in named:
         if id(p) not in done and p.numel():
             order, elements = packs.get(id(p), ([(p, 0)], p.numel()))
-            group = Group([], elements, p.dtype)
-            group.places = [Place(names[id(q)], q, group, at * q.element_size()) for q, at in order]
-            groups.append(group)
+            groups.append(Group([Place(names[id(q)], q, at * q.element_size()) for q, at in order],
+                                elements))
             done.update(id(q) for q, _ in order)
     dtypes = list(dict.fromkeys(group.dtype for group in groups))
     return sorted(groups, key=lambda group: dtypes.index(group.dtype))
 
 
 class Arena:
-    """What contiguous() returns. `module`; `values` and `gradients`, the two ranges as bytes; `ranges`,
-    by type the bytes from which to which; `groups` and `places`, in the order of addresses."""
+    """What contiguous() returns. `module`; `values` and `gradients`, the two ranges, as bytes;
+    `ranges`: by type, from which byte to which; `groups` and `places`, in the order of addresses."""
 
     def __init__(self, module):
         named = list(module.named_parameters())
@@ -165,18 +151,18 @@ class Arena:
             self.ranges[group.dtype] = self.ranges.get(group.dtype, (group.begin,))[0], at
         self.places = [place for group in self.groups for place in group.places]
         self.values, self.gradients = (new_range(at, named[0][1].device) for _ in range(2))
-        with torch.no_grad():
-            for group in self.groups:
-                value, gradient = group.cut(self.values), group.cut(self.gradients)
-                for place in group.places:
-                    place.value, place.gradient = place.view(value), place.view(gradient)
-                    self.put(place)
+        for group in self.groups:
+            value, gradient = group.cut(self.values), group.cut(self.gradients)
+            for place in group.places:
+                place.value, place.gradient = place.view(value), place.view(gradient)
+                self.put(place)
         _keep_packed()
 
     def __reduce__(self):
         raise TypeError("an arena is not copied or saved; copy its module and call contiguous() on "
                         "that, or save the module's state_dict()")
 
+    @torch.no_grad()
     def put(self, place):
         """Copy a value and gradient into their place, unless they lie there."""
         p = place.parameter
@@ -190,62 +176,49 @@ class Arena:
             place.gradient.copy_(p.grad.to_dense() if p.grad.is_sparse else p.grad)
             p.grad = place.gradient
 
-    def _strangers(self):
-        """A line for each parameter of the module that is not the arena's, or the reverse."""
-        known = {place.name: place.parameter for place in self.places}
-        now = dict(self.module.named_parameters())
-        for name, p in now.items():
-            if name not in known and p.numel():
-                yield "%s is new" % name
-            elif p.numel() and p is not known[name]:
-                yield "%s is another Parameter now" % name
-        yield from ("%s is gone" % name for name in known if name not in now)
-
-    def _misfits(self):
-        """A line for each parameter that no longer fits its place."""
-        for place in self.places:
-            p, value = place.parameter, place.value
-            for what in "device", "dtype", "shape":
-                if getattr(p, what) != getattr(value, what):
-                    yield "%s has %s %s, not %s" % (place.name, what, getattr(p, what),
-                                                    getattr(value, what))
-
-    def _moved(self):
-        """A line for each value or gradient that lies elsewhere."""
-        for place in self.places:
-            p = place.parameter
+    def _defects(self):
+        """What is not as contiguous() left it: lines for what mend() cannot help with, and others."""
+        known, unfit, moved = {place.name: place for place in self.places}, [], []
+        now = {name: p for name, p in self.module.named_parameters() if p.numel()}
+        for name in {**known, **now}:
+            p, place = now.get(name), known.get(name)
+            if p is None or place is None or p is not place.parameter:
+                unfit.append(name + (" is gone" if p is None else " is new" if place is None
+                                     else " is another Parameter now"))
+                continue
+            unfit.extend("%s has %s %s, not %s" % (name, what, getattr(p, what),
+                                                   getattr(place.value, what))
+                         for what in ("device", "dtype", "shape")
+                         if getattr(p, what) != getattr(place.value, what))
             if not place.lies_here():
-                yield "%s lies outside (its .data was replaced)" % place.name
+                moved.append(name + " lies outside (its .data was replaced)")
             if p.grad is None and p.requires_grad:
-                yield "%s has no gradient (zero_grad(set_to_none=True)?)" % place.name
+                moved.append(name + " has no gradient (zero_grad(set_to_none=True)?)")
             elif p.grad is not None and p.grad is not place.gradient:
-                yield "the gradient of %s lies outside" % place.name
+                moved.append("the gradient of %s lies outside" % name)
+        return unfit, moved
 
     @staticmethod
-    def _raise(defects, remedy):
-        if defects:
-            more = len(defects) - SHOWN
-            raise Moved("arena: %s%s; %s" % ("; ".join(defects[:SHOWN]), " and %d more" % more
-                                             if more > 0 else "", remedy))
+    def _raise(lines, remedy):
+        if lines:
+            more = " and %d more" % (len(lines) - SHOWN) if len(lines) > SHOWN else ""
+            raise Moved("arena: %s%s; %s" % ("; ".join(lines[:SHOWN]), more, remedy))
 
     def check_fits(self):
         """Raise Moved if the module has other parameters than the arena, or one has another type."""
-        self._raise([*self._strangers(), *self._misfits()], "call contiguous(module) again")
+        self._raise(self._defects()[0], "call contiguous(module) again")
 
     def check(self, mend=False):
         """Raise Moved if a parameter or gradient of the module no longer lies in the arena, with the
-        names. mend: copy what lies elsewhere back into its place first, as mend() does."""
-        self.check_fits()
-        if mend:
-            self.mend()
-        self._raise(list(self._moved()), "mend() puts it back")
+        names. mend: call mend(), and raise only where that cannot help."""
+        self.mend() if mend else self.check_fits()
+        self._raise(self._defects()[1], "mend() puts it back")
 
-    @torch.no_grad()
     def mend(self):
         """Copy values and gradients that lie elsewhere into their places, make gradients that were
         set to None zeros, and return a line for each. Moved: one does not fit any more."""
         self.check_fits()
-        moved = list(self._moved())
+        moved = self._defects()[1]
         for place in self.places if moved else ():
             self.put(place)
         return moved
@@ -253,13 +226,13 @@ class Arena:
     def flat(self):
         """One Parameter for each type, with its gradient: for any optimizer that treats elements one
         by one. The padding between parameters is 0, and so is its gradient."""
-        frozen = [place.name for place in self.places if not place.parameter.requires_grad]
-        if frozen:
-            raise ValueError("flat: %s requires no gradient, but an optimizer of the whole range would "
-                             "update it; take ashlar.torch's optimizers" % frozen[0])
+        for place in self.places:
+            if not place.parameter.requires_grad:
+                raise ValueError("flat: %s requires no gradient, and would be updated with the rest; "
+                                 "take ashlar.torch's optimizers" % place.name)
         result = []
         for dtype, (begin, end) in self.ranges.items():
-            result.append(torch.nn.Parameter(self.values[begin:end].view(dtype)))
+            result.append(nn.Parameter(self.values[begin:end].view(dtype)))
             result[-1].grad = self.gradients[begin:end].view(dtype)
         return result
 
@@ -294,7 +267,7 @@ class Arena:
         self.changed()
 
     def add_gradients(self, replica):
-        """Add the gradients of a replica to those here, by one copy and one addition for each type."""
+        """Add a replica's gradients to those here, by one copy and one addition for each type."""
         theirs = replica.gradients.to(self.gradients.device, non_blocking=True)
         for dtype, (begin, end) in self.ranges.items():
             self.gradients[begin:end].view(dtype).add_(theirs[begin:end].view(dtype))
