@@ -95,28 +95,29 @@ def new_range(count, device):
     return memory[skip:skip + count]
 
 
+def _why_not(p, first):
+    """Why a parameter cannot lie beside the module's first; None: it can."""
+    if isinstance(p, nn.parameter.UninitializedTensorMixin):
+        return "has no shape yet; run the module once before"
+    if type(p.data) is not torch.Tensor:
+        return "is a %s; FSDP and others lay out parameters themselves" % type(p.data).__name__
+    if p.layout != torch.strided or p.device.type not in ("cpu", "cuda"):
+        return "is %s on %s; take dense ones on a CPU or a CUDA device" % (p.layout, p.device)
+    if p.device != first.device:
+        return "is on %s and the first on %s; take one device" % (p.device, first.device)
+    return None
+
+
 def _check_parameters(named):
-    def refuse(name, why, *values):
-        raise ValueError("contiguous: parameter %s %s" % (name, why % values))
-    if not named:
-        raise ValueError("contiguous: the module has no parameters")
-    first, p = named[0]
-    device = p.device
-    for name, p in named:
-        if isinstance(p, nn.parameter.UninitializedTensorMixin):
-            refuse(name, "has no shape yet; run the module once before")
-        if type(p.data) is not torch.Tensor:
-            refuse(name, "is a %s; a wrapper such as FSDP lays out parameters itself",
-                   type(p.data).__name__)
-        if p.layout != torch.strided or p.device.type not in ("cpu", "cuda"):
-            refuse(name, "is %s on %s; take dense ones on a CPU or a CUDA device", p.layout, p.device)
-        if p.device != device:
-            refuse(name, "is on %s and %s on %s; take one device", p.device, first, device)
-    spans = sorted((p.data_ptr(), p.data_ptr() + p.numel() * p.element_size(), name)
-                   for name, p in named if p.numel())
-    for (_, end, owner), (begin, _, name) in zip(spans, spans[1:]):
-        if begin < end:
-            refuse(name, "shares memory with %s and is another Parameter; tie by one Parameter", owner)
+    bad = [(name, why) for name, p in named for why in [_why_not(p, named[0][1])] if why]
+    spans = [] if bad else sorted(
+        (p.data_ptr(), p.data_ptr() + p.numel() * p.element_size(), name)
+        for name, p in named if p.numel())
+    bad += [(name, "shares memory with %s and is another Parameter; tie by one Parameter" % owner)
+            for (_, end, owner), (begin, _, name) in zip(spans, spans[1:]) if begin < end]
+    if bad or not named:
+        raise ValueError("contiguous: " + ("parameter %s %s" % bad[0] if bad else
+                                           "the module has no parameters"))
 
 
 def _find_groups(module, named):
@@ -155,7 +156,8 @@ class Arena:
             value, gradient = group.cut(self.values), group.cut(self.gradients)
             for place in group.places:
                 place.value, place.gradient = place.view(value), place.view(gradient)
-                self.put(place)
+        self.settle()
+        self.put_back()
         _keep_packed()
 
     def __reduce__(self):
@@ -163,18 +165,21 @@ class Arena:
                         "that, or save the module's state_dict()")
 
     @torch.no_grad()
-    def put(self, place):
-        """Copy a value and gradient into their place, unless they lie there."""
-        p = place.parameter
-        if not place.lies_here():
-            place.value.copy_(p)
-            p.data = place.value
-        if p.grad is None:
-            place.gradient.zero_()
-            p.grad = place.gradient if p.requires_grad else None
-        elif p.grad is not place.gradient:
-            place.gradient.copy_(p.grad.to_dense() if p.grad.is_sparse else p.grad)
-            p.grad = place.gradient
+    def settle(self):
+        """Copy values and gradients that lie elsewhere into their places; returns these places."""
+        moved = [place for place in self.places if not place.lies_here() or (
+            place.parameter.grad is not None and place.parameter.grad is not place.gradient)]
+        if moved:
+            self.check_fits()
+        for place in moved:
+            p = place.parameter
+            if not place.lies_here():
+                place.value.copy_(p)
+                p.data = place.value
+            if p.grad is not None and p.grad is not place.gradient:
+                place.gradient.copy_(p.grad.to_dense() if p.grad.is_sparse else p.grad)
+                p.grad = place.gradient
+        return moved
 
     def _defects(self):
         """What is not as contiguous() left it: lines for what mend() cannot help with, and others."""
@@ -219,8 +224,8 @@ class Arena:
         set to None zeros, and return a line for each. Moved: one does not fit any more."""
         self.check_fits()
         moved = self._defects()[1]
-        for place in self.places if moved else ():
-            self.put(place)
+        self.settle()
+        self.put_back()
         return moved
 
     def flat(self):
@@ -237,7 +242,7 @@ class Arena:
         return result
 
     def zero_grad(self, places=None):
-        """Fill all gradients with zeros, in one pass, or those of `places`, and put them back."""
+        """Fill all gradients with zeros, in one pass, or those of `places`."""
         if places is None:
             self.gradients.zero_()
         else:
@@ -245,10 +250,10 @@ class Arena:
         self.put_back(places)
 
     def put_back(self, places=None):
-        """Let gradients that were set to None, or lie elsewhere, be those of the arena."""
+        """Make gradients that were set to None, or lie elsewhere, zeros of the arena's."""
         for place in self.places if places is None else places:
             if place.parameter.requires_grad and place.parameter.grad is not place.gradient:
-                place.parameter.grad = place.gradient
+                place.parameter.grad = place.gradient.zero_()
 
     def changed(self):
         """Let autograd know that all parameters were written to."""

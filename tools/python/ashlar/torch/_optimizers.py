@@ -242,15 +242,11 @@ class _Pass:
 
     def _mend(self):
         """Gradients that back-propagation made elsewhere come back; masters follow parameters."""
-        moved = [place for place in self._arena.places if not place.lies_here() or (
-            place.parameter.grad is not None and place.parameter.grad is not place.gradient)]
+        moved = self._arena.settle()
         if moved:
-            self._arena.check_fits()
             warnings.warn("ashlar: %d parameters or gradients of the arena lay elsewhere and were "
                           "copied, that of %s first: call optimizer.zero_grad(), not module."
                           "zero_grad()" % (len(moved), moved[0].name), stacklevel=3)
-            for place in moved:
-                self._arena.put(place)
         for i in self._narrow:
             if self._versions.get(i) != self._arena.places[i].parameter._version:
                 self._native.view(MASTER, i).copy_(self._arena.places[i].parameter)
