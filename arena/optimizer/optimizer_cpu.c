@@ -111,18 +111,18 @@ static void update_piece(void *context, size_t i) {
         size_t first, count;
         const ashlar_optimizer_run *run =
             &job->runs[ashlar__formula_clip(job, chunk, &first, &count)];
-        const bool is_matrix = run->muon_scale > 0;
-        if (run->is_frozen || (s->applies && !is_matrix)) {
+        if (run->is_frozen || (s->applies && !run->is_matrix)) {
             continue;
         }
         if (run != known) {
-            factors = ashlar__formula_factors(job, run);
+            factors =
+                run->is_matrix ? ashlar__formula_muon(job, run) : ashlar__formula_factors(job, run);
             known = run;
         }
         const ashlar_optimizer_run piece = cut(run, first, count);
-        const ashlar_algorithm algorithm = !is_matrix   ? job->rule.algorithm
-                                           : s->applies ? ASHLAR_ALGORITHM_MUON_APPLY
-                                                        : ASHLAR_ALGORITHM_MUON_DIRECTION;
+        const ashlar_algorithm algorithm = !run->is_matrix ? job->rule.algorithm
+                                           : s->applies    ? ASHLAR_ALGORITHM_MUON_APPLY
+                                                           : ASHLAR_ALGORITHM_MUON_DIRECTION;
         (*s->kernels->update[piece.dtype])[algorithm](&factors, &piece);
     }
 }

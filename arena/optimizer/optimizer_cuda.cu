@@ -62,35 +62,6 @@ static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk,
         break;                           \
     }
 
-/* The sum of the squares of a chunk's gradients; or of its directions, if it is of a matrix. */
-static __device__ void sum_chunk(const ashlar_optimizer_job *job, bool of_directions) {
-    __shared__ ashlar_optimizer_piece p;
-    __shared__ double room[ROOM_BYTES / sizeof(double)];
-    __shared__ double lanes[LANES];
-    const size_t chunk = job->first_chunk + blockIdx.x;
-    if (threadIdx.x == 0) {
-        find_piece(job, chunk, &p);
-        job->partials[chunk] = 0;
-        if (of_directions) {
-            p.run.gradients = p.run.moment2;
-            p.run.dtype = p.run.dtype == ASHLAR_F64 ? ASHLAR_F64 : ASHLAR_F32;
-        }
-    }
-    __syncthreads();
-    if (p.run.is_frozen || (of_directions && !(p.run.muon_scale > 0))) {
-        return;
-    }
-    FOR_DTYPE(p.run.dtype, square, (&p, room, lanes + threadIdx.x % LANES))
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        double sum = 0;
-        for (unsigned lane = 0; lane < LANES; lane++) {
-            sum += lanes[lane];
-        }
-        job->partials[chunk] = sum;
-    }
-}
-
 /* Add up a value of each of `count` threads, a power of two; the first thread gets the sum. */
 static __device__ double add_up(double value, double *sums, unsigned count) {
     sums[threadIdx.x] = value;
@@ -105,12 +76,41 @@ static __device__ double add_up(double value, double *sums, unsigned count) {
 
 ASHLAR_BEGIN_DECLS
 
-__global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)
-    ashlar_kernel_sum(const __grid_constant__ ashlar_optimizer_job job) {
-    if (!ashlar__formula_is_stale(&job)) {
-        sum_chunk(&job, false);
+/* Partial sums of the squares of gradients; or of the directions of matrices. A macro, since ptxas
+ * takes more registers where both are calls of one function. */
+#define SUM_KERNEL(name, is_idle, of_directions)                                          \
+    __global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)                               \
+        ashlar_kernel_##name(const __grid_constant__ ashlar_optimizer_job job) {          \
+        __shared__ ashlar_optimizer_piece p;                                              \
+        __shared__ double room[ROOM_BYTES / sizeof(double)];                              \
+        __shared__ double lanes[LANES];                                                   \
+        const size_t chunk = job.first_chunk + blockIdx.x;                                \
+        if (is_idle(&job)) {                                                              \
+            return;                                                                       \
+        }                                                                                 \
+        if (threadIdx.x == 0) {                                                           \
+            find_piece(&job, chunk, &p);                                                  \
+            job.partials[chunk] = 0;                                                      \
+            if (of_directions) {                                                          \
+                p.run.gradients = p.run.moment2;                                          \
+                p.run.dtype = p.run.dtype == ASHLAR_F64 ? ASHLAR_F64 : ASHLAR_F32;        \
+            }                                                                             \
+        }                                                                                 \
+        __syncthreads();                                                                  \
+        if (p.run.is_frozen || ((of_directions) && !p.run.is_matrix)) {                   \
+            return;                                                                       \
+        }                                                                                 \
+        FOR_DTYPE(p.run.dtype, square, (&p, room, lanes + threadIdx.x % LANES))           \
+        __syncthreads();                                                                  \
+        if (threadIdx.x == 0) {                                                           \
+            double sum = 0;                                                               \
+            for (unsigned lane = 0; lane < LANES; lane++) {                               \
+                sum += lanes[lane];                                                       \
+            }                                                                             \
+            job.partials[chunk] = sum;                                                    \
+        }                                                                                 \
     }
-}
+SUM_KERNEL(sum, ashlar__formula_is_stale, false)
 
 __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
     ashlar_kernel_decide(const __grid_constant__ ashlar_optimizer_job job) {
@@ -149,11 +149,12 @@ __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
         }                                                                              \
         if (threadIdx.x == 0) {                                                        \
             find_piece(&job, job.first_chunk + blockIdx.x, &p);                        \
-            p.factors = ashlar__formula_factors(&job, &p.run);                         \
+            p.factors = ashlar__formula_is_muon(ASHLAR_ALGORITHM_##name) \
+ ? ashlar__formula_muon(&job, &p.run) : ashlar__formula_factors(&job, &p.run); \
         }                                                                              \
         __syncthreads();                                                               \
         if (p.run.dtype == ASHLAR_##TYPE && !p.run.is_frozen &&                        \
-            ashlar__formula_is_muon(ASHLAR_ALGORITHM_##name) == (p.run.muon_scale > 0)) { \
+            ashlar__formula_is_muon(ASHLAR_ALGORITHM_##name) == p.run.is_matrix) { \
             function##_##type(&p);                                                     \
         }                                                                              \
     }
@@ -182,12 +183,7 @@ static __device__ const ashlar_optimizer_run *find_matrix(const ashlar_optimizer
     return is_skipped(job) ? NULL : ashlar__formula_matrix(job, *matrix);
 }
 
-__global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)
-    ashlar_kernel_muon_sum(const __grid_constant__ ashlar_optimizer_job job) {
-    if (!is_skipped(&job)) {
-        sum_chunk(&job, true);
-    }
-}
+SUM_KERNEL(muon_sum, is_skipped, true)
 
 __global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)
     ashlar_kernel_muon_begin(const __grid_constant__ ashlar_optimizer_job job) {

@@ -74,11 +74,12 @@ typedef struct ashlar_optimizer_run {
     size_t elements;
     size_t first_chunk;
     double rate_scale; /* multiplies the learning rate */
-    double muon_scale; /* of a matrix that MUON updates as a whole, > 0; 0: element by element */
+    double muon_scale; /* of a matrix, > 0 */
     size_t tensor;     /* whose history is the run's: the first one's number in the arena */
     ashlar_dtype dtype;
     bool is_decayed; /* weight decay applies to this run */
     bool is_frozen;  /* the run adds 0 to the sum, and is not updated */
+    bool is_matrix;  /* MUON updates it as a whole */
 } ashlar_optimizer_run;
 
 /* A matrix that MUON updates as a whole, row-major. */
@@ -418,12 +419,7 @@ ASHLAR_SHARED_FN ashlar_optimizer_factors ashlar__formula_factors(const ashlar_o
     f.rest2 = 1;
     f.root_scale = 1;
     f.epsilon = config->epsilon;
-    if (run->muon_scale > 0) {
-        f.rate = rate * run->muon_scale;
-        f.rest1 = 1 - config->momentum;
-        f.keep2 = 1 - f.shrink; /* of the parameter */
-        f.rest2 = config->nesterov ? f.rest1 : 0;
-    } else if (job->rule.algorithm == ASHLAR_ALGORITHM_ADAM) {
+    if (job->rule.algorithm == ASHLAR_ALGORITHM_ADAM) {
         const bool has_all = updates == scalars->state.step;
         f.rate = rate / (has_all ? scalars->bias1 : job->histories[run->tensor].bias1);
         f.keep1 = config->beta1;
@@ -439,6 +435,19 @@ ASHLAR_SHARED_FN ashlar_optimizer_factors ashlar__formula_factors(const ashlar_o
     } else if (!f.is_first) {
         f.rest1 = 1 - config->dampening; /* in the first update the gradient is not dampened */
     }
+    return f;
+}
+
+/* The factors of MUON_DIRECTION and MUON_APPLY. */
+ASHLAR_SHARED_FN ashlar_optimizer_factors ashlar__formula_muon(const ashlar_optimizer_job *job,
+                                                               const ashlar_optimizer_run *run) {
+    const ashlar_optimizer_config *config = &job->rule.config;
+    ashlar_optimizer_factors f = ashlar__formula_factors(job, run);
+    f.keep2 = 1 - f.shrink; /* of the parameter */
+    f.rate = (job->rate_at != NULL ? *job->rate_at : job->learning_rate) * run->rate_scale *
+             run->muon_scale;
+    f.rest1 = 1 - config->momentum;
+    f.rest2 = config->nesterov ? f.rest1 : 0;
     return f;
 }
 

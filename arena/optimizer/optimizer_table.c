@@ -25,7 +25,7 @@ size_t ashlar__optimizer_number(ashlar_optimizer_run *runs, size_t count) {
 
 static void add_type(ashlar_optimizer_job *job, const ashlar_optimizer_run *run) {
     job->dtypes |= ASHLAR_DTYPE_BIT(run->dtype);
-    job->matrix_dtypes |= run->muon_scale > 0 ? ASHLAR_DTYPE_BIT(run->dtype) : 0;
+    job->matrix_dtypes |= run->is_matrix ? ASHLAR_DTYPE_BIT(run->dtype) : 0;
 }
 
 void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_run *runs,
@@ -129,6 +129,7 @@ static void add_run(ashlar_optimizer_table *table, const ashlar_arena *arena,
     if (matrix != NULL) {
         const size_t rows = matrix->shape[0], columns = matrix->shape[1];
         const bool is_wide = matrix->dtype == ASHLAR_F64;
+        table->runs[i].is_matrix = true;
         table->runs[i].muon_scale = ashlar__muon_scale(&rule->config, rows, columns);
         table->matrices[table->matrix_count++] =
             (ashlar_optimizer_matrix){i, rows, columns, is_wide};
