@@ -41,7 +41,7 @@ def constants():
 def threads_of(source, kernel, known):
     if source.startswith("rnn"):
         return known["ASHLAR_OPS_THREADS"]
-    kind = "DECIDE" if kernel == "decide" else "MUON" if "product" in kernel else "CHUNK"
+    kind = "DECIDE" if kernel == "decide" else "MUON" if re.match("muon_(begin|product)", kernel) else "CHUNK"
     return known[f"ASHLAR_{kind}_THREADS"]
 
 

@@ -6,7 +6,6 @@
 #include "arena/optimizer/optimizer_impl.h"
 
 #define SUM(type, set) ashlar__optimizer_sum_##type##_##set
-#define DIVIDE(type, set) ashlar__optimizer_divide_##type##_##set
 #define MIX(type, set) ashlar__optimizer_mix_##type##_##set
 #define UPDATE(type, set) &ashlar__optimizer_updates_##type##_##set
 #define DEFINE_SET(set)                                                \
@@ -15,10 +14,6 @@
                 [ASHLAR_F64] = SUM(f64, set),                          \
                 [ASHLAR_F16] = SUM(f16, set),                          \
                 [ASHLAR_BF16] = SUM(bf16, set)},                       \
-        .divide = {[ASHLAR_F32] = DIVIDE(f32, set),                    \
-                   [ASHLAR_F64] = DIVIDE(f64, set),                    \
-                   [ASHLAR_F16] = DIVIDE(f16, set),                    \
-                   [ASHLAR_BF16] = DIVIDE(bf16, set)},                 \
         .mix = {[ASHLAR_F32] = MIX(f32, set),                          \
                 [ASHLAR_F64] = MIX(f64, set),                          \
                 [ASHLAR_F16] = MIX(f16, set),                          \

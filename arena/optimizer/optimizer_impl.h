@@ -471,11 +471,11 @@ ASHLAR_SHARED_FN double ashlar__formula_muon_norm(const ashlar_optimizer_config 
  *
  * of a batch of MUON's matrices, in the product's memory and where x lies:
  *
- *   ashlar_kernel_muon_sum       one block of CHUNK_THREADS for each chunk of the job: partial sums
- *                                of the squares of u
- *   ashlar_kernel_muon_begin     the same for each chunk of the batch: x = u / |u|
+ *   ashlar_kernel_muon_begin_T   one block of MUON_THREADS for each matrix: x = u / |u|
  *   ashlar_kernel_muon_product_T one block of MUON_THREADS for each tile of MUON_TILE x MUON_TILE
- *                                elements of the batch: an ashlar_muon_product in T, f32 or f64
+ *                                elements of the batch: an ashlar_muon_product
+ *
+ * where T is f32 or f64
  */
 enum { ASHLAR_CHUNK_THREADS = 128, ASHLAR_DECIDE_THREADS = 256, ASHLAR_MUON_THREADS = 256 };
 enum { ASHLAR_MUON_TILE = 64 /* rows, and columns, of a product */ };
@@ -488,11 +488,7 @@ typedef enum ashlar_muon_product {
     ASHLAR_MUON_PRODUCT_COUNT
 } ashlar_muon_product;
 
-/* The blocks of MUON's kernels for one matrix. */
-ASHLAR_SHARED_FN size_t ashlar__muon_chunks(const ashlar_optimizer_matrix *m) {
-    return (m->rows * m->columns + ASHLAR_OPTIMIZER_CHUNK - 1) / ASHLAR_OPTIMIZER_CHUNK;
-}
-
+/* The tiles of a product of one matrix. */
 ASHLAR_SHARED_FN size_t ashlar__muon_tiles(const ashlar_optimizer_matrix *m, unsigned product) {
     const size_t side = m->rows < m->columns ? m->rows : m->columns;
     const size_t rows = product == ASHLAR_MUON_NEXT ? m->rows : side;
@@ -530,23 +526,21 @@ typedef ashlar_optimizer_update_fn *ashlar_optimizer_updates[ASHLAR_ALGORITHM_CO
  * the order of additions is the same whether or not the compiler vectorises the loop. */
 typedef double ashlar_optimizer_sum_fn(const void *values, size_t count);
 
-/* values[i] = values[i] / divisor; and keep * values[i] + scale * products[i]; rounded to bf16. */
-typedef void ashlar_optimizer_divide_fn(void *values, double divisor, size_t count);
+/* values[i] = keep * values[i] + scale * products[i], rounded to bf16; or with `products` NULL
+ * values[i] / scale. */
 typedef void ashlar_optimizer_mix_fn(void *values, const void *products, double keep, double scale,
                                      size_t count);
 
-/* The loops of one instruction set. `divide` and `mix` are for values of the type's moments. */
+/* The loops of one instruction set. `mix` is for values of the type's moments. */
 typedef struct ashlar_optimizer_kernels {
     ashlar_optimizer_sum_fn *sum[ASHLAR_DTYPE_COUNT];
-    ashlar_optimizer_divide_fn *divide[ASHLAR_DTYPE_COUNT];
     ashlar_optimizer_mix_fn *mix[ASHLAR_DTYPE_COUNT];
     const ashlar_optimizer_updates *update[ASHLAR_DTYPE_COUNT];
 } ashlar_optimizer_kernels;
 
-#define ASHLAR_DECLARE_LOOPS(type, set)                                 \
-    ashlar_optimizer_sum_fn ashlar__optimizer_sum_##type##_##set;       \
-    ashlar_optimizer_divide_fn ashlar__optimizer_divide_##type##_##set; \
-    ashlar_optimizer_mix_fn ashlar__optimizer_mix_##type##_##set;       \
+#define ASHLAR_DECLARE_LOOPS(type, set)                           \
+    ashlar_optimizer_sum_fn ashlar__optimizer_sum_##type##_##set; \
+    ashlar_optimizer_mix_fn ashlar__optimizer_mix_##type##_##set; \
     extern const ashlar_optimizer_updates ashlar__optimizer_updates_##type##_##set;
 #define ASHLAR_DECLARE_SET(set)                                            \
     extern const ashlar_optimizer_kernels ashlar__optimizer_kernels_##set; \
