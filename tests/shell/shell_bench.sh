@@ -85,7 +85,7 @@ measures_arenas() {
     ! grep -F "$scratch" "$rows" || complain 'a path' || return
     grep -q '^\(met\|NOT MET\) *large  *adamw .*copy loop' "$scratch/table" || return
     json_holds "$rows" '{x["operation"] for x in r["rows"]} == {"adamw", "zero", "norm", "flatten",
-            "save_state", "load_state"} and len(r["rows"]) == 4 * 6 * 2 and
+            "save_state", "load_state"} and len(r["rows"]) == 5 * 6 * 2 and
         all(0 < x["ns_low"] <= x["ns"] <= x["ns_high"] for x in r["rows"])'
 }
 
