@@ -41,7 +41,8 @@ def constants():
 def threads_of(source, kernel, known):
     if source.startswith("rnn"):
         return known["ASHLAR_OPS_THREADS"]
-    return known["ASHLAR_DECIDE_THREADS" if kernel == "decide" else "ASHLAR_CHUNK_THREADS"]
+    kind = "DECIDE" if kernel == "decide" else "MUON" if re.match("muon_(begin|product)", kernel) else "CHUNK"
+    return known[f"ASHLAR_{kind}_THREADS"]
 
 
 def blocks_of(threads, registers, shared):

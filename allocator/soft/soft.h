@@ -34,6 +34,8 @@
  *            an event is then complete or not
  *   costs    on (default) or off: whether, with time=on, calls and work take the time that
  *            soft_time.c estimates. off: only cuEventQuery and cuStreamQuery, so that polling ends
+ *   launch   with time=on, the ns that a call which queues work costs the host; default 4000
+ *   kernel   with time=on, the ns that a host function takes, in a kernel's place; default 10000
  *   touch    on (default) or off: with off, copies and fills are queued and move no bytes, so that
  *            device memory of any size takes no host memory. For programs that look at sizes only
  *
@@ -59,6 +61,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <ashlar/device.h>
 
@@ -81,6 +84,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_configure(const char *spec);
 bool ashlar__soft_is_for_work(int ordinal, const void *ptr, size_t bytes, const char *call,
                               const char *name);
 bool ashlar__soft_is_for_host(const void *ptr, size_t bytes, const char *call, const char *name);
+
+/* The calling thread's virtual clock. False: there is none, without time=on. */
+bool ashlar__soft_virtual_ns(uint64_t *ns);
 
 /*
  * In a host function that found a mistake of the program: once it returns, its device is lost, as

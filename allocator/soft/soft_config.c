@@ -30,6 +30,15 @@ static ashlar_status read_seed(const char *key, ashlar_piece value, void *field)
                : refuse(key, value, "an unsigned decimal number of 64 bits");
 }
 
+static ashlar_status read_ns(const char *key, ashlar_piece value, void *field) {
+    uint64_t ns;
+    if (!ashlar__parse_count(value, &ns) || ns > UINT32_MAX) {
+        return refuse(key, value, "nanoseconds, 0 to 4294967295");
+    }
+    *(uint64_t *)field = ns;
+    return ASHLAR_OK;
+}
+
 static ashlar_status read_memory(const char *key, ashlar_piece value, void *field) {
     uint64_t bytes;
     if (!ashlar__parse_bytes(value, &bytes) || bytes > MEMORY_MAX_BYTES ||
@@ -80,6 +89,8 @@ static ashlar_status read_recycle(const char *key, ashlar_piece value, void *fie
 #define KEY_MAP(X)                             \
     X(costs, read_switch, has_costs)           \
     X(devices, read_devices, device_count)     \
+    X(kernel, read_ns, kernel_ns)              \
+    X(launch, read_ns, launch_ns)              \
     X(memory, read_memory, memory_bytes)       \
     X(mode, read_mode, mode)                   \
     X(overhead, read_overhead, overhead_bytes) \
@@ -123,7 +134,9 @@ ashlar_status ashlar__soft_parse(const char *spec, soft_config *out) {
                           .has_peers = true,
                           .has_vmm = true,
                           .has_costs = true,
-                          .has_touch = true};
+                          .has_touch = true,
+                          .launch_ns = 4000,
+                          .kernel_ns = 10000 /* of middling length */};
     const char *defaults = secure_getenv("ASHLAR_SOFT_DEFAULTS");
     if (defaults != NULL) {
         ASHLAR_TRY(ashlar__pairs_read(&format, defaults, &config));

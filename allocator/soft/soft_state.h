@@ -107,6 +107,7 @@ typedef struct soft_config {
     bool has_time;
     bool has_costs;
     bool has_touch;
+    uint64_t launch_ns, kernel_ns;
 } soft_config;
 
 /* Read a line in the format of soft.h, after the line in ASHLAR_SOFT_DEFAULTS. Errors:

@@ -15,13 +15,13 @@
  * A device runs any number of streams at once at full speed, so all time lost is lost by order
  * alone.
  */
+#include "allocator/soft/soft.h"
 #include "allocator/soft/soft_state.h"
 
 /* How long work takes on the device: estimates for a data-centre GPU on PCIe 4. A copy or a fill
  * takes START_NS, and time for its bytes at the rate of their path. */
 enum {
     QUERY_NS = 1000,
-    HOST_FN_NS = 10000, /* like a kernel of middling length */
     START_NS = 2000,
     HOST_BYTES_PER_US = 25000,
     PEER_BYTES_PER_US = 100000,
@@ -59,7 +59,7 @@ static uint64_t call_ns(ashlar_driver_fn fn) {
     case ASHLAR_DRIVER_WAIT:
         return 3000;
     case ASHLAR_DRIVER_WORK:
-        return 4000;
+        return ashlar__soft_state.config.launch_ns;
     case ASHLAR_DRIVER_ORDER:
         return QUERY_NS;
     default:
@@ -107,6 +107,14 @@ void ashlar__soft_time_charge(ashlar_driver_fn fn) {
     }
 }
 
+bool ashlar__soft_virtual_ns(uint64_t *ns) {
+    ashlar__lock_acquire(&ashlar__soft_state.lock);
+    const bool has_time = is_on();
+    *ns = has_time ? ashlar__soft_time_host() : 0;
+    ashlar__lock_release(&ashlar__soft_state.lock);
+    return has_time;
+}
+
 bool ashlar__soft_time_is_past(uint64_t ns) {
     return !is_on() || ns <= ashlar__soft_time_host();
 }
@@ -132,7 +140,7 @@ static uint64_t duration_of(const soft_op *op) {
     }
     switch (op->kind) {
     case SOFT_OP_HOST_FN:
-        return HOST_FN_NS;
+        return ashlar__soft_state.config.kernel_ns;
     case SOFT_OP_COPY:
         return bytes_ns(op->bytes,
                         op->dst.place != SOFT_PLACE_DEVICE || op->src.place != SOFT_PLACE_DEVICE

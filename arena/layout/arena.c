@@ -462,6 +462,11 @@ static double or_one(double scale) {
     return scale == 0 ? 1 : scale;
 }
 
+static bool is_matrix(const ashlar_arena *arena, size_t at) {
+    const ashlar_tensor_info *info = &arena->tensors[arena->order[at]].info;
+    return info->rank == 2 && !info->options.is_elementwise;
+}
+
 static bool continues(const ashlar_arena *arena, const ashlar_arena_run *run, size_t at) {
     const ashlar_arena_entry *tensor = &arena->tensors[arena->order[at]];
     const ashlar_tensor_info *info = &tensor->info;
@@ -472,7 +477,7 @@ static bool continues(const ashlar_arena *arena, const ashlar_arena_run *run, si
 }
 
 /* Begin a run at tensor order[at]; if this is the first of its group, at the group's start. */
-static ashlar_arena_run begin_run(const ashlar_arena *arena, size_t at) {
+static ashlar_arena_run begin_run(const ashlar_arena *arena, bool has_matrices, size_t at) {
     const ashlar_arena_entry *tensor = &arena->tensors[arena->order[at]];
     const ashlar_arena_group *group = &arena->groups[tensor->group];
     const bool is_first = at == 0 || arena->tensors[arena->order[at - 1]].group != tensor->group;
@@ -480,31 +485,37 @@ static ashlar_arena_run begin_run(const ashlar_arena *arena, size_t at) {
         .dtype = tensor->info.dtype, .options = tensor->info.options, .first = at};
     run.options.rate_scale = or_one(tensor->info.options.rate_scale);
     run.options.decay_scale = or_one(tensor->info.options.decay_scale);
+    run.is_matrix = has_matrices && is_matrix(arena, at);
     for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
-        run.offset[layout] = is_first ? group->offset[layout] : tensor->info.offset[layout];
+        run.offset[layout] =
+            is_first && !run.is_matrix ? group->offset[layout] : tensor->info.offset[layout];
     }
     return run;
 }
 
 /* End a run at offset `end` of the storage layout, before tensor order[tensor_end]. */
-static void end_run(ashlar_arena_run *run, size_t end, size_t tensor_end) {
+static void end_run(const ashlar_arena *arena, ashlar_arena_run *run, size_t end,
+                    size_t tensor_end) {
     ASHLAR_CHECK2(run->offset[ASHLAR_LAYOUT_STORAGE] < end && run->first < tensor_end);
-    run->elements = (end - run->offset[ASHLAR_LAYOUT_STORAGE]) / ashlar_dtype_bytes(run->dtype);
+    run->elements = run->is_matrix ? arena->tensors[arena->order[run->first]].info.elements
+                                   : (end - run->offset[ASHLAR_LAYOUT_STORAGE]) /
+                                         ashlar_dtype_bytes(run->dtype);
     run->count = tensor_end - run->first;
 }
 
-size_t ashlar__arena_runs(const ashlar_arena *arena, ashlar_arena_run *runs) {
+size_t ashlar__arena_runs(const ashlar_arena *arena, bool has_matrices, ashlar_arena_run *runs) {
     size_t count = 0;
     for (size_t i = 0; i < arena->tensor_count; i++) {
-        if (count > 0 && continues(arena, &runs[count - 1], i)) {
+        if (count > 0 && continues(arena, &runs[count - 1], i) && !runs[count - 1].is_matrix &&
+            !(has_matrices && is_matrix(arena, i))) {
             continue;
         }
-        runs[count] = begin_run(arena, i);
+        runs[count] = begin_run(arena, has_matrices, i);
         if (count > 0) {
-            end_run(&runs[count - 1], runs[count].offset[ASHLAR_LAYOUT_STORAGE], i);
+            end_run(arena, &runs[count - 1], runs[count].offset[ASHLAR_LAYOUT_STORAGE], i);
         }
         count++;
     }
-    end_run(&runs[count - 1], arena->bytes[ASHLAR_LAYOUT_STORAGE], arena->tensor_count);
+    end_run(arena, &runs[count - 1], arena->bytes[ASHLAR_LAYOUT_STORAGE], arena->tensor_count);
     return count;
 }

@@ -137,10 +137,12 @@ typedef struct ashlar_arena_run {
     size_t elements;
     size_t offset[ASHLAR_LAYOUT_COUNT];
     size_t first, count; /* tensors order[first] .. order[first + count - 1] */
+    bool is_matrix;      /* a tensor of rank 2 that is not is_elementwise, without any padding */
 } ashlar_arena_run;
 
-/* Write the runs in address order; together they cover the whole arena. Returns their number.
- * ashlar__arena_place() must have been called, and `runs` have room for one run per tensor. */
-size_t ashlar__arena_runs(const ashlar_arena *arena, ashlar_arena_run *runs);
+/* Write the runs in address order; together they cover the whole arena, but for the padding at
+ * matrices. Returns their number. ashlar__arena_place() must have been called, and `runs` have room
+ * for one run per tensor. has_matrices: each matrix is a run of its own. */
+size_t ashlar__arena_runs(const ashlar_arena *arena, bool has_matrices, ashlar_arena_run *runs);
 
 #endif /* ASHLAR_ARENA_IMPL_H */

@@ -11,41 +11,35 @@ typedef struct batch {
     char *products;
 } batch;
 
-/* mix() or, with `products` NULL, divide(), of elements that the workers share. */
-typedef struct rounding {
+/* The arguments of ashlar_optimizer_mix_fn, for elements that the workers share. */
+typedef struct mixing {
     const batch *batch;
     char *values;
     const char *products;
-    double keep, scale, divisor;
-} rounding;
+    double keep, scale;
+} mixing;
 
 static ashlar_dtype type_of(const batch *b) {
     return b->matrices->is_wide ? ASHLAR_F64 : ASHLAR_F32;
 }
 
-static void round_some(void *context, size_t first, size_t end) {
-    const rounding *r = context;
-    const ashlar_dtype dtype = type_of(r->batch);
-    const size_t at = first * ashlar_dtype_bytes(dtype);
-    if (r->products == NULL) {
-        r->batch->kernels->divide[dtype](r->values + at, r->divisor, end - first);
-    } else {
-        r->batch->kernels->mix[dtype](r->values + at, r->products + at, r->keep, r->scale,
-                                      end - first);
-    }
-}
-
-enum { LEAST = 32768 /* elements that are worth waking a thread for */ };
-
-static void divide(const batch *b, void *values, double divisor, size_t count) {
-    rounding r = {.batch = b, .values = values, .divisor = divisor};
-    ashlar__workers_share(count, LEAST, round_some, &r);
+static void mix_some(void *context, size_t first, size_t end) {
+    const mixing *m = context;
+    const size_t at = first * ashlar_dtype_bytes(type_of(m->batch));
+    m->batch->kernels->mix[type_of(m->batch)](m->values + at,
+                                              m->products == NULL ? NULL : m->products + at,
+                                              m->keep, m->scale, end - first);
 }
 
 static void mix(const batch *b, void *values, const void *products, double keep, double scale,
                 size_t count) {
-    rounding r = {.batch = b, .values = values, .products = products, .keep = keep, .scale = scale};
-    ashlar__workers_share(count, LEAST, round_some, &r);
+    enum { LEAST = 32768 /* elements that are worth waking a thread for */ };
+    mixing m = {b, values, products, keep, scale};
+    ashlar__workers_share(count, LEAST, mix_some, &m);
+}
+
+static void divide(const batch *b, void *values, double divisor, size_t count) {
+    mix(b, values, NULL, 0, divisor, count);
 }
 
 /* c = op(x) op(y), without padding between rows. */
@@ -64,20 +58,14 @@ static void multiply(const batch *b, bool trans_x, bool trans_y, size_t m, size_
  * is symmetric to the last bit, and so is its polynomial. */
 static void iterate(const batch *b, void *x, void *product, void *y) {
     const size_t rows = b->matrices->rows, columns = b->matrices->columns;
+    const size_t side = rows <= columns ? rows : columns;
+    const bool is_tall = side < rows;
     const double *ns = b->job->rule.config.ns;
-    if (rows <= columns) {
-        multiply(b, false, true, rows, rows, columns, x, x, y);
-        divide(b, y, 1, rows * rows);
-        multiply(b, false, false, rows, rows, rows, y, y, product);
-        mix(b, y, product, ns[1], ns[2], rows * rows);
-        multiply(b, false, false, rows, columns, rows, y, x, product);
-    } else {
-        multiply(b, true, false, columns, columns, rows, x, x, y);
-        divide(b, y, 1, columns * columns);
-        multiply(b, false, false, columns, columns, columns, y, y, product);
-        mix(b, y, product, ns[1], ns[2], columns * columns);
-        multiply(b, false, false, rows, columns, columns, x, y, product);
-    }
+    multiply(b, is_tall, !is_tall, side, side, rows + columns - side, x, x, y);
+    divide(b, y, 1, side * side);
+    multiply(b, false, false, side, side, side, y, y, product);
+    mix(b, y, product, ns[1], ns[2], side * side);
+    multiply(b, false, false, rows, columns, side, is_tall ? x : y, is_tall ? y : x, product);
     mix(b, x, product, ns[0], 1, rows * columns);
 }
 

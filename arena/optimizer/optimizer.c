@@ -264,7 +264,7 @@ static ashlar_status check_matrices(const ashlar_optimizer *o, const ashlar_opti
     for (size_t i = 0; i < 2 && job->matrix_dtypes != 0; i++) {
         const ashlar_optimizer_run *run = &o->table.runs[job->first_run + i * (job->run_count - 1)];
         const bool is_cut = i == 0 ? job->first > 0 : job->end < run->elements;
-        ASHLAR_FAIL_IF(run->muon_scale > 0 && is_cut, ASHLAR_EINVAL,
+        ASHLAR_FAIL_IF(run->is_matrix && is_cut, ASHLAR_EINVAL,
                        "optimizer muon: a range that cuts matrix %s; give ranges of whole tensors",
                        o->arena->tensors[run->tensor].info.name);
     }

@@ -8,7 +8,6 @@
 #include "arena/optimizer/optimizer_impl.h"
 
 #define SUM(type, set) ashlar__optimizer_sum_##type##_##set
-#define DIVIDE(type, set) ashlar__optimizer_divide_##type##_##set
 #define MIX(type, set) ashlar__optimizer_mix_##type##_##set
 #define UPDATE(type, set) &ashlar__optimizer_updates_##type##_##set
 #define DEFINE_SET(set)                                                \
@@ -17,10 +16,6 @@
                 [ASHLAR_F64] = SUM(f64, set),                          \
                 [ASHLAR_F16] = SUM(f16, set),                          \
                 [ASHLAR_BF16] = SUM(bf16, set)},                       \
-        .divide = {[ASHLAR_F32] = DIVIDE(f32, set),                    \
-                   [ASHLAR_F64] = DIVIDE(f64, set),                    \
-                   [ASHLAR_F16] = DIVIDE(f16, set),                    \
-                   [ASHLAR_BF16] = DIVIDE(bf16, set)},                 \
         .mix = {[ASHLAR_F32] = MIX(f32, set),                          \
                 [ASHLAR_F64] = MIX(f64, set),                          \
                 [ASHLAR_F16] = MIX(f16, set),                          \
@@ -121,19 +116,19 @@ static void update_piece(void *context, size_t i) {
         size_t first, count;
         const ashlar_optimizer_run *run =
             &job->runs[ashlar__formula_clip(job, chunk, &first, &count)];
-        const bool is_matrix = run->muon_scale > 0;
-        if (run->is_frozen || (s->applies && !is_matrix)) {
+        if (run->is_frozen || (s->applies && !run->is_matrix)) {
             zero(s, run, first, count);
             continue;
         }
         if (run != known) {
-            factors = ashlar__formula_factors(job, run);
+            factors =
+                run->is_matrix ? ashlar__formula_muon(job, run) : ashlar__formula_factors(job, run);
             known = run;
         }
         const ashlar_optimizer_run piece = cut(run, first, count);
-        const ashlar_algorithm algorithm = !is_matrix   ? job->rule.algorithm
-                                           : s->applies ? ASHLAR_ALGORITHM_MUON_APPLY
-                                                        : ASHLAR_ALGORITHM_MUON_DIRECTION;
+        const ashlar_algorithm algorithm = !run->is_matrix ? job->rule.algorithm
+                                           : s->applies    ? ASHLAR_ALGORITHM_MUON_APPLY
+                                                           : ASHLAR_ALGORITHM_MUON_DIRECTION;
         (*s->kernels->update[piece.dtype])[algorithm](&factors, &piece);
         zero(s, run, first, count);
     }

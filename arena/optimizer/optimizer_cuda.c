@@ -10,8 +10,8 @@ extern const unsigned long long ashlar__optimizer_image[]; /* made of optimizer_
 enum {
     KERNEL_SUM,
     KERNEL_DECIDE,
-    KERNEL_MUON_SUM,
-    KERNEL_MUON_BEGIN,
+    KERNEL_MUON_BEGIN_F32,
+    KERNEL_MUON_BEGIN_F64,
     KERNEL_MUON_PRODUCT_F32,
     KERNEL_MUON_PRODUCT_F64,
     KERNEL_UPDATE, /* the first update kernel; see UPDATE() */
@@ -24,8 +24,8 @@ enum {
 static const char *const kernel_names[] = {
     [KERNEL_SUM] = "ashlar_kernel_sum",
     [KERNEL_DECIDE] = "ashlar_kernel_decide",
-    [KERNEL_MUON_SUM] = "ashlar_kernel_muon_sum",
-    [KERNEL_MUON_BEGIN] = "ashlar_kernel_muon_begin",
+    [KERNEL_MUON_BEGIN_F32] = "ashlar_kernel_muon_begin_f32",
+    [KERNEL_MUON_BEGIN_F64] = "ashlar_kernel_muon_begin_f64",
     [KERNEL_MUON_PRODUCT_F32] = "ashlar_kernel_muon_product_f32",
     [KERNEL_MUON_PRODUCT_F64] = "ashlar_kernel_muon_product_f64",
 #define X(name, function, has1, has2)                                                   \
@@ -89,9 +89,10 @@ static ashlar_status launch_updates(ashlar_optimizer_cuda *cuda, ashlar_algorith
 static ashlar_status launch_batch(ashlar_optimizer_cuda *cuda,
                                   const ashlar_optimizer_matrix *matrix, ashlar_optimizer_job *job,
                                   ashlar_stream stream) {
-    const int kernel = matrix->is_wide ? KERNEL_MUON_PRODUCT_F64 : KERNEL_MUON_PRODUCT_F32;
-    ASHLAR_TRY(launch(cuda, KERNEL_MUON_BEGIN, job->batch_count * ashlar__muon_chunks(matrix),
-                      ASHLAR_CHUNK_THREADS, job, stream));
+    const bool is_wide = matrix->is_wide;
+    const int kernel = is_wide ? KERNEL_MUON_PRODUCT_F64 : KERNEL_MUON_PRODUCT_F32;
+    ASHLAR_TRY(launch(cuda, is_wide ? KERNEL_MUON_BEGIN_F64 : KERNEL_MUON_BEGIN_F32,
+                      job->batch_count, ASHLAR_MUON_THREADS, job, stream));
     for (job->ns_step = 0; job->ns_step < job->rule.config.ns_steps; job->ns_step++) {
         for (job->ns_product = 0; job->ns_product < ASHLAR_MUON_PRODUCT_COUNT; job->ns_product++) {
             ASHLAR_TRY(launch(cuda, kernel,
@@ -107,8 +108,6 @@ static ashlar_status launch_muon(ashlar_optimizer_cuda *cuda, const ashlar_optim
     ashlar_optimizer_job job = *given;
     ASHLAR_TRY(
         launch_updates(cuda, ASHLAR_ALGORITHM_MUON_DIRECTION, job.matrix_dtypes, &job, stream));
-    ASHLAR_TRY(launch(cuda, KERNEL_MUON_SUM, job.end_chunk - job.first_chunk, ASHLAR_CHUNK_THREADS,
-                      &job, stream));
     for (size_t at = 0; at < table->matrix_count; at += job.batch_count) {
         job.batch_first = at;
         job.batch_count = ashlar__muon_batch(table->matrices, table->matrix_count, at);

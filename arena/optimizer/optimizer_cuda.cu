@@ -21,6 +21,18 @@ static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk,
     p->count = (unsigned)count;
 }
 
+/* Add up a value of each of `count` threads, a power of two; the first thread gets the sum. */
+static __device__ double add_up(double value, double *sums, unsigned count) {
+    sums[threadIdx.x] = value;
+    for (unsigned left = count / 2; left > 0; left /= 2) {
+        __syncthreads();
+        if (threadIdx.x < left) {
+            sums[threadIdx.x] += sums[threadIdx.x + left];
+        }
+    }
+    return sums[0];
+}
+
 #undef ASHLAR_TYPE
 #define ASHLAR_TYPE f32
 #define ASHLAR_FMA fmaf
@@ -62,22 +74,23 @@ static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk,
         break;                           \
     }
 
-/* The sum of the squares of a chunk's gradients; or of its directions, if it is of a matrix. */
-static __device__ void sum_chunk(const ashlar_optimizer_job *job, bool of_directions) {
+ASHLAR_BEGIN_DECLS
+
+__global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)
+    ashlar_kernel_sum(const __grid_constant__ ashlar_optimizer_job job) {
     __shared__ ashlar_optimizer_piece p;
     __shared__ double room[ROOM_BYTES / sizeof(double)];
     __shared__ double lanes[LANES];
-    const size_t chunk = job->first_chunk + blockIdx.x;
+    const size_t chunk = job.first_chunk + blockIdx.x;
+    if (ashlar__formula_is_stale(&job)) {
+        return;
+    }
     if (threadIdx.x == 0) {
-        find_piece(job, chunk, &p);
-        job->partials[chunk] = 0;
-        if (of_directions) {
-            p.run.gradients = p.run.moment2;
-            p.run.dtype = p.run.dtype == ASHLAR_F64 ? ASHLAR_F64 : ASHLAR_F32;
-        }
+        find_piece(&job, chunk, &p);
+        job.partials[chunk] = 0;
     }
     __syncthreads();
-    if (p.run.is_frozen || (of_directions && !(p.run.muon_scale > 0))) {
+    if (p.run.is_frozen) {
         return;
     }
     FOR_DTYPE(p.run.dtype, square, (&p, room, lanes + threadIdx.x % LANES))
@@ -87,28 +100,7 @@ static __device__ void sum_chunk(const ashlar_optimizer_job *job, bool of_direct
         for (unsigned lane = 0; lane < LANES; lane++) {
             sum += lanes[lane];
         }
-        job->partials[chunk] = sum;
-    }
-}
-
-/* Add up a value of each of `count` threads, a power of two; the first thread gets the sum. */
-static __device__ double add_up(double value, double *sums, unsigned count) {
-    sums[threadIdx.x] = value;
-    for (unsigned left = count / 2; left > 0; left /= 2) {
-        __syncthreads();
-        if (threadIdx.x < left) {
-            sums[threadIdx.x] += sums[threadIdx.x + left];
-        }
-    }
-    return sums[0];
-}
-
-ASHLAR_BEGIN_DECLS
-
-__global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)
-    ashlar_kernel_sum(const __grid_constant__ ashlar_optimizer_job job) {
-    if (!ashlar__formula_is_stale(&job)) {
-        sum_chunk(&job, false);
+        job.partials[chunk] = sum;
     }
 }
 
@@ -139,23 +131,24 @@ __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
     }
 }
 
-#define UPDATE_KERNEL(name, function, type, TYPE)                                            \
-    __global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)                            \
-        ashlar_kernel_##function##_##type(                                             \
-            const __grid_constant__ ashlar_optimizer_job job) {                        \
-        __shared__ ashlar_optimizer_piece p;                                           \
-        if (job.scalars->state.is_skipped != 0 || ashlar__formula_is_stale(&job)) {    \
-            return;                                                                    \
-        }                                                                              \
-        if (threadIdx.x == 0) {                                                        \
-            find_piece(&job, job.first_chunk + blockIdx.x, &p);                        \
-            p.factors = ashlar__formula_factors(&job, &p.run);                         \
-        }                                                                              \
-        __syncthreads();                                                               \
-        if (p.run.dtype == ASHLAR_##TYPE && !p.run.is_frozen &&                        \
-            ashlar__formula_is_muon(ASHLAR_ALGORITHM_##name) == (p.run.muon_scale > 0)) { \
-            function##_##type(&p);                                                     \
-        }                                                                              \
+#define UPDATE_KERNEL(name, function, type, TYPE)                                             \
+    __global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)                                   \
+        ashlar_kernel_##function##_##type(const __grid_constant__ ashlar_optimizer_job job) { \
+        __shared__ ashlar_optimizer_piece p;                                                  \
+        if (job.scalars->state.is_skipped != 0 || ashlar__formula_is_stale(&job)) {           \
+            return;                                                                           \
+        }                                                                                     \
+        if (threadIdx.x == 0) {                                                               \
+            find_piece(&job, job.first_chunk + blockIdx.x, &p);                               \
+            p.factors = ashlar__formula_is_muon(ASHLAR_ALGORITHM_##name)                      \
+                            ? ashlar__formula_muon(&job, &p.run)                              \
+                            : ashlar__formula_factors(&job, &p.run);                          \
+        }                                                                                     \
+        __syncthreads();                                                                      \
+        if (p.run.dtype == ASHLAR_##TYPE && !p.run.is_frozen &&                               \
+            ashlar__formula_is_muon(ASHLAR_ALGORITHM_##name) == p.run.is_matrix) {            \
+            function##_##type(&p);                                                            \
+        }                                                                                     \
     }
 #define UPDATE_KERNELS(name, function, has1, has2) \
     UPDATE_KERNEL(name, function, f32, F32)        \
@@ -166,10 +159,6 @@ ASHLAR_ALGORITHM_MAP(UPDATE_KERNELS)
 
 /* ---- MUON's matrices ---- */
 
-static __device__ bool is_skipped(const ashlar_optimizer_job *job) {
-    return job->scalars->state.is_skipped != 0 || ashlar__formula_is_stale(job);
-}
-
 /* The matrix of the batch that a block works on, of `each` blocks for one; its run, or NULL if it
  * is not updated; and the room for its products. */
 static __device__ const ashlar_optimizer_run *find_matrix(const ashlar_optimizer_job *job,
@@ -179,60 +168,37 @@ static __device__ const ashlar_optimizer_run *find_matrix(const ashlar_optimizer
     const size_t i = blockIdx.x / each;
     *matrix = job->matrices + job->batch_first + i;
     *room = (char *)job->products + i * ashlar__muon_products_bytes(*matrix);
-    return is_skipped(job) ? NULL : ashlar__formula_matrix(job, *matrix);
+    return job->scalars->state.is_skipped != 0 || ashlar__formula_is_stale(job)
+               ? NULL
+               : ashlar__formula_matrix(job, *matrix);
 }
 
-__global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)
-    ashlar_kernel_muon_sum(const __grid_constant__ ashlar_optimizer_job job) {
-    if (!is_skipped(&job)) {
-        sum_chunk(&job, true);
+#define MUON_KERNELS(type, real)                                                              \
+    __global__ void __launch_bounds__(ASHLAR_MUON_THREADS)                                    \
+        ashlar_kernel_muon_begin_##type(const __grid_constant__ ashlar_optimizer_job job) {   \
+        __shared__ double sums[ASHLAR_MUON_THREADS];                                          \
+        const ashlar_optimizer_matrix *matrix;                                                \
+        void *room;                                                                           \
+        const ashlar_optimizer_run *run = find_matrix(&job, 1, &matrix, &room);               \
+        if (run != NULL) {                                                                    \
+            muon_begin_##type(&job, run, room, sums);                                         \
+        }                                                                                     \
+    }                                                                                         \
+    __global__ void __launch_bounds__(ASHLAR_MUON_THREADS)                                    \
+        ashlar_kernel_muon_product_##type(const __grid_constant__ ashlar_optimizer_job job) { \
+        __shared__ real a[muon_deep_##type][ASHLAR_MUON_PITCH];                               \
+        __shared__ real b[muon_deep_##type][ASHLAR_MUON_PITCH];                               \
+        const ashlar_optimizer_matrix *matrix = job.matrices + job.batch_first;               \
+        const size_t tiles = ashlar__muon_tiles(matrix, job.ns_product);                      \
+        void *room;                                                                           \
+        const ashlar_optimizer_run *run = find_matrix(&job, tiles, &matrix, &room);           \
+        muon_args_##type p;                                                                   \
+        if (run != NULL) {                                                                    \
+            muon_describe_##type(&job, matrix, run, room, &p);                                \
+            muon_tile_##type(&p, blockIdx.x % tiles, a, b);                                   \
+        }                                                                                     \
     }
-}
-
-__global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)
-    ashlar_kernel_muon_begin(const __grid_constant__ ashlar_optimizer_job job) {
-    __shared__ double sums[ASHLAR_CHUNK_THREADS], norm;
-    const ashlar_optimizer_matrix *matrix = job.matrices + job.batch_first;
-    const size_t chunks = ashlar__muon_chunks(matrix);
-    void *room;
-    const ashlar_optimizer_run *run = find_matrix(&job, chunks, &matrix, &room);
-    double sum = 0;
-    if (run == NULL) {
-        return;
-    }
-    for (size_t i = threadIdx.x; i < chunks; i += ASHLAR_CHUNK_THREADS) {
-        sum += job.partials[run->first_chunk + i];
-    }
-    sum = add_up(sum, sums, ASHLAR_CHUNK_THREADS);
-    if (threadIdx.x == 0) {
-        norm = ashlar__formula_muon_norm(&job.rule.config, sum);
-    }
-    __syncthreads();
-    const size_t first = blockIdx.x % chunks * ASHLAR_OPTIMIZER_CHUNK;
-    if (matrix->is_wide) {
-        muon_divide_f64(&job, run, room, first, norm);
-    } else {
-        muon_divide_f32(&job, run, room, first, norm);
-    }
-}
-
-#define PRODUCT_KERNEL(type, real)                                                        \
-    __global__ void __launch_bounds__(ASHLAR_MUON_THREADS)                                \
-        ashlar_kernel_muon_product_##type(                                                \
-            const __grid_constant__ ashlar_optimizer_job job) {                           \
-        __shared__ real a[muon_deep_##type][ASHLAR_MUON_PITCH];                            \
-        __shared__ real b[muon_deep_##type][ASHLAR_MUON_PITCH];                            \
-        const ashlar_optimizer_matrix *matrix = job.matrices + job.batch_first;           \
-        const size_t tiles = ashlar__muon_tiles(matrix, job.ns_product);                  \
-        void *room;                                                                       \
-        const ashlar_optimizer_run *run = find_matrix(&job, tiles, &matrix, &room);       \
-        muon_args_##type p;                                                               \
-        if (run != NULL) {                                                                \
-            muon_describe_##type(&job, matrix, run, room, &p);                            \
-            muon_tile_##type(&p, blockIdx.x % tiles, a, b);                               \
-        }                                                                                 \
-    }
-PRODUCT_KERNEL(f32, float)
-PRODUCT_KERNEL(f64, double)
+MUON_KERNELS(f32, float)
+MUON_KERNELS(f64, double)
 
 ASHLAR_END_DECLS

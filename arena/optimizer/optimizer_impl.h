@@ -66,19 +66,20 @@ typedef struct ashlar_optimizer_rule {
  * arrays are aligned to one element only. fp16 and bf16 parameters have fp32 moments and an fp32
  * master; fp64 parameters have fp64 moments. */
 typedef struct ashlar_optimizer_run {
-    void *parameters;      /* [elements] of dtype, updated */
-    void *gradients;       /* [elements] of dtype; written to if the job zeroes them */
-    void *moment1;         /* [elements] fp32, or fp64 for fp64; NULL: the algorithm has none */
-    void *moment2;         /* like moment1 */
-    float *master;         /* [elements]; NULL unless dtype is fp16 or bf16 */
+    void *parameters; /* [elements] of dtype, updated */
+    void *gradients;  /* [elements] of dtype; written to if the job zeroes them */
+    void *moment1;    /* [elements] fp32, or fp64 for fp64; NULL: the algorithm has none */
+    void *moment2;    /* like moment1 */
+    float *master;    /* [elements]; NULL unless dtype is fp16 or bf16 */
     size_t elements;
     size_t first_chunk;
     double rate_scale;  /* multiplies the learning rate */
     double decay_scale; /* multiplies the weight decay; 0: none */
-    double muon_scale;  /* of a matrix that MUON updates as a whole, > 0; 0: element by element */
+    double muon_scale;  /* of a matrix, > 0 */
     size_t tensor;      /* whose history is the run's: the first one's number in the arena */
     ashlar_dtype dtype;
     bool is_frozen; /* the run adds 0 to the sum, and is not updated */
+    bool is_matrix; /* MUON updates it as a whole */
 } ashlar_optimizer_run;
 
 /* A matrix that MUON updates as a whole, row-major. */
@@ -420,12 +421,7 @@ ASHLAR_SHARED_FN ashlar_optimizer_factors ashlar__formula_factors(const ashlar_o
     f.rest2 = 1;
     f.root_scale = 1;
     f.epsilon = config->epsilon;
-    if (run->muon_scale > 0) {
-        f.rate = rate * run->muon_scale;
-        f.rest1 = 1 - config->momentum;
-        f.keep2 = 1 - f.shrink; /* of the parameter */
-        f.rest2 = config->nesterov ? f.rest1 : 0;
-    } else if (job->rule.algorithm == ASHLAR_ALGORITHM_ADAM) {
+    if (job->rule.algorithm == ASHLAR_ALGORITHM_ADAM) {
         const bool has_all = updates == scalars->state.step;
         f.rate = rate / (has_all ? scalars->bias1 : job->histories[run->tensor].bias1);
         f.keep1 = config->beta1;
@@ -441,6 +437,19 @@ ASHLAR_SHARED_FN ashlar_optimizer_factors ashlar__formula_factors(const ashlar_o
     } else if (!f.is_first) {
         f.rest1 = 1 - config->dampening; /* in the first update the gradient is not dampened */
     }
+    return f;
+}
+
+/* The factors of MUON_DIRECTION and MUON_APPLY. */
+ASHLAR_SHARED_FN ashlar_optimizer_factors ashlar__formula_muon(const ashlar_optimizer_job *job,
+                                                               const ashlar_optimizer_run *run) {
+    const ashlar_optimizer_config *config = &job->rule.config;
+    ashlar_optimizer_factors f = ashlar__formula_factors(job, run);
+    f.keep2 = 1 - f.shrink; /* of the parameter */
+    f.rate = (job->rate_at != NULL ? *job->rate_at : job->learning_rate) * run->rate_scale *
+             run->muon_scale;
+    f.rest1 = 1 - config->momentum;
+    f.rest2 = config->nesterov ? f.rest1 : 0;
     return f;
 }
 
@@ -464,11 +473,11 @@ ASHLAR_SHARED_FN double ashlar__formula_muon_norm(const ashlar_optimizer_config 
  *
  * of a batch of MUON's matrices, in the product's memory and where x lies:
  *
- *   ashlar_kernel_muon_sum       one block of CHUNK_THREADS for each chunk of the job: partial sums
- *                                of the squares of u
- *   ashlar_kernel_muon_begin     the same for each chunk of the batch: x = u / |u|
+ *   ashlar_kernel_muon_begin_T   one block of MUON_THREADS for each matrix: x = u / |u|
  *   ashlar_kernel_muon_product_T one block of MUON_THREADS for each tile of MUON_TILE x MUON_TILE
- *                                elements of the batch: an ashlar_muon_product in T, f32 or f64
+ *                                elements of the batch: an ashlar_muon_product
+ *
+ * where T is f32 or f64
  */
 enum { ASHLAR_CHUNK_THREADS = 128, ASHLAR_DECIDE_THREADS = 256, ASHLAR_MUON_THREADS = 256 };
 enum { ASHLAR_MUON_TILE = 64 /* rows, and columns, of a product */ };
@@ -481,11 +490,7 @@ typedef enum ashlar_muon_product {
     ASHLAR_MUON_PRODUCT_COUNT
 } ashlar_muon_product;
 
-/* The blocks of MUON's kernels for one matrix. */
-ASHLAR_SHARED_FN size_t ashlar__muon_chunks(const ashlar_optimizer_matrix *m) {
-    return (m->rows * m->columns + ASHLAR_OPTIMIZER_CHUNK - 1) / ASHLAR_OPTIMIZER_CHUNK;
-}
-
+/* The tiles of a product of one matrix. */
 ASHLAR_SHARED_FN size_t ashlar__muon_tiles(const ashlar_optimizer_matrix *m, unsigned product) {
     const size_t side = m->rows < m->columns ? m->rows : m->columns;
     const size_t rows = product == ASHLAR_MUON_NEXT ? m->rows : side;
@@ -523,23 +528,21 @@ typedef ashlar_optimizer_update_fn *ashlar_optimizer_updates[ASHLAR_ALGORITHM_CO
  * the order of additions is the same whether or not the compiler vectorises the loop. */
 typedef double ashlar_optimizer_sum_fn(const void *values, size_t count);
 
-/* values[i] = values[i] / divisor; and keep * values[i] + scale * products[i]; rounded to bf16. */
-typedef void ashlar_optimizer_divide_fn(void *values, double divisor, size_t count);
+/* values[i] = keep * values[i] + scale * products[i], rounded to bf16; or with `products` NULL
+ * values[i] / scale. */
 typedef void ashlar_optimizer_mix_fn(void *values, const void *products, double keep, double scale,
                                      size_t count);
 
-/* The loops of one instruction set. `divide` and `mix` are for values of the type's moments. */
+/* The loops of one instruction set. `mix` is for values of the type's moments. */
 typedef struct ashlar_optimizer_kernels {
     ashlar_optimizer_sum_fn *sum[ASHLAR_DTYPE_COUNT];
-    ashlar_optimizer_divide_fn *divide[ASHLAR_DTYPE_COUNT];
     ashlar_optimizer_mix_fn *mix[ASHLAR_DTYPE_COUNT];
     const ashlar_optimizer_updates *update[ASHLAR_DTYPE_COUNT];
 } ashlar_optimizer_kernels;
 
-#define ASHLAR_DECLARE_LOOPS(type, set)                                 \
-    ashlar_optimizer_sum_fn ashlar__optimizer_sum_##type##_##set;       \
-    ashlar_optimizer_divide_fn ashlar__optimizer_divide_##type##_##set; \
-    ashlar_optimizer_mix_fn ashlar__optimizer_mix_##type##_##set;       \
+#define ASHLAR_DECLARE_LOOPS(type, set)                           \
+    ashlar_optimizer_sum_fn ashlar__optimizer_sum_##type##_##set; \
+    ashlar_optimizer_mix_fn ashlar__optimizer_mix_##type##_##set; \
     extern const ashlar_optimizer_updates ashlar__optimizer_updates_##type##_##set;
 #define ASHLAR_DECLARE_SET(set)                                            \
     extern const ashlar_optimizer_kernels ashlar__optimizer_kernels_##set; \

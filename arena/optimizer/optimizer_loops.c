@@ -33,21 +33,16 @@ double ASHLAR_VARIANT(ashlar__optimizer_sum)(const void *array, size_t count) {
     return sum;
 }
 
-void ASHLAR_VARIANT(ashlar__optimizer_divide)(void *array, double divisor, size_t count) {
-    ASHLAR_REAL *values = array;
-    const ASHLAR_REAL by = (ASHLAR_REAL)divisor;
-    for (size_t i = 0; i < count; i++) {
-        values[i] = ASHLAR_REAL_NAME(ashlar__muon_round)(values[i] / by);
-    }
-}
-
 void ASHLAR_VARIANT(ashlar__optimizer_mix)(void *array, const void *products, double keep,
                                            double scale, size_t count) {
     ASHLAR_REAL *restrict values = array;
     const ASHLAR_REAL *restrict added = products;
     const ASHLAR_REAL k = (ASHLAR_REAL)keep, s = (ASHLAR_REAL)scale;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; added != NULL && i < count; i++) {
         values[i] = ASHLAR_REAL_NAME(ashlar__muon_round)(k * values[i] + s * added[i]);
+    }
+    for (size_t i = 0; added == NULL && i < count; i++) {
+        values[i] = ASHLAR_REAL_NAME(ashlar__muon_round)(values[i] / s);
     }
 }
 

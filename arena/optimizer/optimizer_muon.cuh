@@ -1,7 +1,7 @@
 /* optimizer_muon.cuh - what a block of threads does for MUON's matrices in ASHLAR_REAL, f32 or f64
  * (internal; CUDA C). No include guard: optimizer_cuda.cu includes it for each. A matrix x changes
- * between two places from step to step: second moments, where the last step leaves it, and the first
- * rows * columns elements of the room for its products. Products are summed in the order of
+ * between two places from step to step: second moments, where the last step leaves it, and the
+ * first rows * columns elements of the room for its products. Products are summed in the order of
  * arena/product, so that they have the CPU's bits: those of two bf16 values are exact. */
 #include "arena/compute/element.h"
 #include "arena/optimizer/optimizer_impl.h"
@@ -68,11 +68,12 @@ static __device__ void ASHLAR_NAME(muon_describe)(const ashlar_optimizer_job *jo
     }
 }
 
-/* Copy columns k .. of a tile's rows of a, and rows k .. of its columns of b, to shared memory, with
- * zeros beyond the end; threads that follow each other read what follows in memory. */
-static __device__ void
-ASHLAR_NAME(muon_take)(const ASHLAR_NAME(muon_args) * p, size_t row, size_t column, size_t k,
-                       ASHLAR_REAL (*a)[ASHLAR_MUON_PITCH], ASHLAR_REAL (*b)[ASHLAR_MUON_PITCH]) {
+/* Copy columns k .. of a tile's rows of a, and rows k .. of its columns of b, to shared memory,
+ * with zeros beyond the end; threads that follow each other read what follows in memory. */
+static __device__ void ASHLAR_NAME(muon_take)(const ASHLAR_NAME(muon_args) * p, size_t row,
+                                              size_t column, size_t k,
+                                              ASHLAR_REAL (*a)[ASHLAR_MUON_PITCH],
+                                              ASHLAR_REAL (*b)[ASHLAR_MUON_PITCH]) {
     const unsigned deep = ASHLAR_NAME(muon_deep);
     for (unsigned e = threadIdx.x; e < deep * ASHLAR_MUON_TILE; e += ASHLAR_MUON_THREADS) {
         const unsigned across = e % ASHLAR_MUON_TILE, down = e / ASHLAR_MUON_TILE;
@@ -104,14 +105,13 @@ static __device__ void ASHLAR_NAME(muon_tile)(const ASHLAR_NAME(muon_args) * p, 
         for (unsigned d = 0; d < ASHLAR_NAME(muon_deep); d++) {
             for (unsigned e = 0; e < EACH * EACH; e++) {
                 const unsigned i = e / EACH, j = e % EACH;
-                sum[i][j] =
-                    ASHLAR_FMA(a[d][i0 + i * ACROSS], b[d][j0 + j * ACROSS], sum[i][j]);
+                sum[i][j] = ASHLAR_FMA(a[d][i0 + i * ACROSS], b[d][j0 + j * ACROSS], sum[i][j]);
             }
         }
         __syncthreads();
         const size_t done = k + ASHLAR_NAME(muon_deep);
-        for (unsigned e = 0; (done % ASHLAR_NAME(muon_depth) == 0 || done >= p->k) && e < EACH * EACH;
-             e++) {
+        for (unsigned e = 0;
+             (done % ASHLAR_NAME(muon_depth) == 0 || done >= p->k) && e < EACH * EACH; e++) {
             total[e / EACH][e % EACH] += sum[e / EACH][e % EACH];
             sum[e / EACH][e % EACH] = 0;
         }
@@ -120,20 +120,26 @@ static __device__ void ASHLAR_NAME(muon_tile)(const ASHLAR_NAME(muon_args) * p, 
         const size_t i = row + i0 + e / EACH * ACROSS, j = column + j0 + e % EACH * ACROSS;
         if (i < p->m && j < p->n) {
             const ASHLAR_REAL kept = p->base != NULL ? p->keep * p->base[i * p->n + j] : 0;
-            p->c[i * p->n + j] = ASHLAR_REAL_NAME(ashlar__muon_round)(
-                kept + p->scale * total[e / EACH][e % EACH]);
+            p->c[i * p->n + j] =
+                ASHLAR_REAL_NAME(ashlar__muon_round)(kept + p->scale * total[e / EACH][e % EACH]);
         }
     }
 }
 
-/* x = u / norm in a chunk of a matrix. */
-static __device__ void ASHLAR_NAME(muon_divide)(const ashlar_optimizer_job *job,
-                                                const ashlar_optimizer_run *run, void *room,
-                                                size_t first, double norm) {
-    const ASHLAR_REAL *u = (const ASHLAR_REAL *)run->moment2, by = (ASHLAR_REAL)norm;
+/* x = u / |u|, by one block. */
+static __device__ void ASHLAR_NAME(muon_begin)(const ashlar_optimizer_job *job,
+                                               const ashlar_optimizer_run *run, void *room,
+                                               double *sums) {
+    const ASHLAR_REAL *u = (const ASHLAR_REAL *)run->moment2;
     ASHLAR_REAL *x = ASHLAR_NAME(muon_x)(job, run, room, 0);
-    for (size_t i = first + threadIdx.x;
-         i < run->elements && i < first + ASHLAR_OPTIMIZER_CHUNK; i += ASHLAR_CHUNK_THREADS) {
-        x[i] = ASHLAR_REAL_NAME(ashlar__muon_round)(u[i] / by);
+    double sum = 0;
+    for (size_t i = threadIdx.x; i < run->elements; i += ASHLAR_MUON_THREADS) {
+        sum += (double)u[i] * (double)u[i];
+    }
+    (void)add_up(sum, sums, ASHLAR_MUON_THREADS);
+    __syncthreads();
+    const ASHLAR_REAL norm = (ASHLAR_REAL)ashlar__formula_muon_norm(&job->rule.config, sums[0]);
+    for (size_t i = threadIdx.x; i < run->elements; i += ASHLAR_MUON_THREADS) {
+        x[i] = ASHLAR_REAL_NAME(ashlar__muon_round)(u[i] / norm);
     }
 }

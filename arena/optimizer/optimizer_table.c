@@ -3,7 +3,6 @@
 #include "arena/optimizer/optimizer_impl.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/check_level.h"
@@ -25,7 +24,7 @@ size_t ashlar__optimizer_number(ashlar_optimizer_run *runs, size_t count) {
 
 static void add_type(ashlar_optimizer_job *job, const ashlar_optimizer_run *run) {
     job->dtypes |= ASHLAR_DTYPE_BIT(run->dtype);
-    job->matrix_dtypes |= run->muon_scale > 0 ? ASHLAR_DTYPE_BIT(run->dtype) : 0;
+    job->matrix_dtypes |= run->is_matrix ? ASHLAR_DTYPE_BIT(run->dtype) : 0;
 }
 
 void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_run *runs,
@@ -76,81 +75,44 @@ static ashlar_optimizer_run describe(const ashlar_arena *arena, const ashlar_are
         .tensor = arena->order[run->first],
         .dtype = run->dtype,
         .is_frozen = run->options.is_frozen,
+        .is_matrix = run->is_matrix,
     };
-}
-
-/* The tensor order[at], if MUON updates it as a whole; or NULL. */
-static const ashlar_tensor_info *matrix_at(const ashlar_arena *arena, size_t at) {
-    const ashlar_tensor_info *info = &arena->tensors[arena->order[at]].info;
-    return info->rank == 2 && !info->options.is_elementwise ? info : NULL;
-}
-
-/* The part of a run of the arena that begins with tensor order[first], for MUON: a matrix, without
- * padding, or what lies before the next one. */
-static ashlar_arena_run part_of(const ashlar_arena *arena, const ashlar_arena_run *run,
-                                size_t first) {
-    const size_t stop = run->first + run->count, width = ashlar_dtype_bytes(run->dtype);
-    const ashlar_tensor_info *matrix = matrix_at(arena, first);
-    ashlar_arena_run part = *run;
-    part.first = first;
-    part.count = 1;
-    if (matrix != NULL || first > run->first) {
-        memcpy(part.offset, arena->tensors[arena->order[first]].info.offset, sizeof part.offset);
-    }
-    if (matrix != NULL) {
-        part.elements = matrix->elements;
-        return part;
-    }
-    while (first + part.count < stop && matrix_at(arena, first + part.count) == NULL) {
-        part.count++;
-    }
-    const size_t end = first + part.count;
-    const size_t end_offset =
-        end < stop ? arena->tensors[arena->order[end]].info.offset[ASHLAR_LAYOUT_STORAGE]
-                   : run->offset[ASHLAR_LAYOUT_STORAGE] + run->elements * width;
-    part.elements = (end_offset - part.offset[ASHLAR_LAYOUT_STORAGE]) / width;
-    return part;
 }
 
 static void add_run(ashlar_optimizer_table *table, const ashlar_arena *arena,
                     const ashlar_arena_run *run, const ashlar_optimizer_rule *rule) {
     const size_t begin = run->offset[ASHLAR_LAYOUT_STORAGE], i = table->count++;
-    const size_t before = i == 0 ? 0 : table->places[i - 1].elements_before;
-    const ashlar_tensor_info *matrix =
-        rule->config.kind == ASHLAR_OPTIMIZER_MUON ? matrix_at(arena, run->first) : NULL;
     double scale = run->options.rate_scale;
     ASHLAR_CHECK2(i == 0 || table->places[i - 1].end <= begin);
     table->runs[i] = describe(arena, run, ashlar__optimizer_regions(&rule->config));
     table->places[i] = (ashlar_optimizer_place){
         .begin = begin,
         .end = begin + run->elements * ashlar_dtype_bytes(run->dtype),
-        .elements_before = before + (i == 0 ? 0 : table->runs[i - 1].elements)};
+        .elements_before =
+            i == 0 ? 0 : table->places[i - 1].elements_before + table->runs[i - 1].elements};
     table->shape = ashlar__random_mix(table->shape + begin);
-    if (matrix != NULL) {
-        const size_t rows = matrix->shape[0], columns = matrix->shape[1];
-        const bool is_wide = matrix->dtype == ASHLAR_F64;
-        table->runs[i].muon_scale = ashlar__muon_scale(&rule->config, rows, columns);
+    if (run->is_matrix) {
+        const size_t *shape = arena->tensors[arena->order[run->first]].info.shape;
+        table->runs[i].muon_scale = ashlar__muon_scale(&rule->config, shape[0], shape[1]);
         table->matrices[table->matrix_count++] =
-            (ashlar_optimizer_matrix){i, rows, columns, is_wide};
-        table->shape = ashlar__random_mix(table->shape + rows);
+            (ashlar_optimizer_matrix){i, shape[0], shape[1], .is_wide = run->dtype == ASHLAR_F64};
+        table->shape = ashlar__random_mix(table->shape + shape[0]);
         scale *= fmax(1, table->runs[i].muon_scale);
     }
     table->largest_scale = fmax(table->largest_scale, scale);
     table->largest_decay = fmax(table->largest_decay, run->options.decay_scale);
 }
 
-static int compare_sizes(size_t a, size_t b) {
-    return (a > b) - (a < b);
-}
-
+/* By type and shape, then by place. */
 static int compare_matrices(const void *left, const void *right) {
     const ashlar_optimizer_matrix *a = left, *b = right;
-    const int type = (int)a->is_wide - (int)b->is_wide, rows = compare_sizes(a->rows, b->rows);
-    const int columns = compare_sizes(a->columns, b->columns);
-    return type != 0      ? type
-           : rows != 0    ? rows
-           : columns != 0 ? columns
-                          : compare_sizes(a->run, b->run);
+    const size_t x[] = {a->is_wide, a->rows, a->columns, a->run};
+    const size_t y[] = {b->is_wide, b->rows, b->columns, b->run};
+    int order = 0;
+    for (size_t i = 0; i < sizeof x / sizeof x[0] && order == 0; i++) {
+        order = (x[i] > y[i]) - (x[i] < y[i]);
+    }
+    return order;
 }
 
 size_t ashlar__muon_batch(const ashlar_optimizer_matrix *matrices, size_t count, size_t at) {
@@ -167,15 +129,7 @@ size_t ashlar__muon_batch(const ashlar_optimizer_matrix *matrices, size_t count,
 static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
                  const ashlar_arena_run *runs, size_t count, const ashlar_optimizer_rule *rule) {
     for (size_t i = 0; i < count; i++) {
-        if (rule->config.kind != ASHLAR_OPTIMIZER_MUON) {
-            add_run(table, arena, &runs[i], rule);
-            continue;
-        }
-        for (size_t at = runs[i].first; at < runs[i].first + runs[i].count;) {
-            const ashlar_arena_run part = part_of(arena, &runs[i], at);
-            add_run(table, arena, &part, rule);
-            at += part.count;
-        }
+        add_run(table, arena, &runs[i], rule);
     }
     table->chunk_count = ashlar__optimizer_number(table->runs, table->count);
     if (table->matrix_count == 0) {
@@ -195,13 +149,12 @@ ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table, const 
     ashlar_arena_run *runs = ashlar__host_calloc(most, sizeof *runs);
     *table = (ashlar_optimizer_table){0};
     if (runs != NULL) {
-        const size_t count = ashlar__arena_runs(arena, runs);
         const bool is_muon = rule->config.kind == ASHLAR_OPTIMIZER_MUON;
-        const size_t room = is_muon ? most : count; /* a run for each tensor, at most */
-        table->runs = ashlar__host_calloc(room, sizeof *table->runs);
-        table->places = ashlar__host_calloc(room, sizeof *table->places);
-        table->matrices = is_muon ? ashlar__host_calloc(most, sizeof *table->matrices) : NULL;
-        if (table->runs != NULL && table->places != NULL && (table->matrices != NULL || !is_muon)) {
+        const size_t count = ashlar__arena_runs(arena, is_muon, runs);
+        table->runs = ashlar__host_calloc(count, sizeof *table->runs);
+        table->places = ashlar__host_calloc(count, sizeof *table->places);
+        table->matrices = is_muon ? ashlar__host_calloc(count, sizeof *table->matrices) : NULL;
+        if (table->runs != NULL && table->places != NULL && is_muon == (table->matrices != NULL)) {
             fill(table, arena, runs, count, rule);
             ashlar__host_free(runs);
             return ASHLAR_OK;

@@ -42,6 +42,17 @@ static ashlar_status declare_model(ashlar_arena *arena, bool is_smoke) {
     return ashlar_arena_add(arena, "linear.bias", ASHLAR_F32, 1, (size_t[]){CLASSES}, NULL);
 }
 
+/* Declare the weights of the LSTM that the benchmark `rnn` begins with. */
+static ashlar_status declare_lstm(ashlar_arena *arena, bool is_smoke) {
+    const ashlar_rnn_config config = {
+        .input = 256, .hidden = 256, .layers = 2, .dtype = ASHLAR_F32};
+    ashlar_rnn_layout layout;
+    size_t first;
+    (void)is_smoke;
+    ASHLAR_TRY(ashlar_rnn_layout_init(&layout, &config));
+    return ashlar_rnn_declare(arena, "lstm", &layout, &first);
+}
+
 /* Declare many small tensors: every hundredth has 4096 .. 16384 elements, the others 64 .. 512. */
 static ashlar_status declare_small(ashlar_arena *arena, bool is_smoke) {
     enum { COUNT = 10000 };
@@ -71,6 +82,7 @@ const ashlar_arena_case *ashlar__arena_cases(size_t *count) {
         {"10000_tensors", "99 of 100 have 64 to 512 elements, the others 4,096 to 16,384",
          declare_small},
         {"large", "64 of 2^19 elements: beyond all caches (with --smoke of 2^12)", declare_large},
+        {"lstm_H256_L2", "the weights of lstm_T64_B32_H256_L2 of `rnn`", declare_lstm},
     };
     *count = sizeof cases / sizeof cases[0];
     return cases;

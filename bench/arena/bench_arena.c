@@ -54,7 +54,8 @@ static ashlar_status take_turn(void *context, size_t index, size_t repeats,
     const contest *c = context;
     double sum = 0, seconds;
     for (size_t i = 0; i < repeats; i++) {
-        ASHLAR_TRY(ashlar__arena_setup_run(c->setup, c->runners[index], c->operation, &seconds));
+        ASHLAR_TRY(ashlar__arena_setup_run(c->setup, c->runners[index], c->operation, &seconds,
+                                           &figures[1]));
         sum += seconds;
     }
     figures[0] = sum / (double)repeats;
@@ -65,11 +66,13 @@ static ashlar_status add_rows(const contest *c, FILE *out, const char *name, ash
                               ashlar_rows *rows) {
     static const char *const subjects[] = {"arena", "per_tensor", "plain_file"};
     double speeds[ASHLAR_ARENA_RUNNER_COUNT] = {0}, seconds[ASHLAR_ARENA_RUNNER_COUNT] = {0};
+    double launches[ASHLAR_ARENA_RUNNER_COUNT] = {0};
     double low[ASHLAR_ARENA_RUNNER_COUNT] = {0}, high[ASHLAR_ARENA_RUNNER_COUNT] = {0};
     const size_t first = rows->count;
     for (size_t i = 0; i < c->count; i++) {
         const ashlar_arena_runner runner = c->runners[i];
         seconds[runner] = ashlar__turns_median(&turns[i], 0);
+        launches[runner] = ashlar__turns_median(&turns[i], 1);
         ashlar__turns_spread(&turns[i], 0, &low[runner], &high[runner]);
         speeds[runner] =
             ashlar__arena_setup_bytes(c->setup, runner, c->operation) / seconds[runner];
@@ -85,6 +88,7 @@ static ashlar_status add_rows(const contest *c, FILE *out, const char *name, ash
             [ASHLAR_ARENA_NS_HIGH].number = high[runner] * 1e9,
             [ASHLAR_ARENA_BYTES_PER_S].number = speeds[runner],
             [ASHLAR_ARENA_COPY_BYTES_PER_S].number = speeds[ASHLAR_ARENA_RUNNER_COPY],
+            [ASHLAR_ARENA_LAUNCHES].number = launches[runner],
             [ASHLAR_ARENA_OVER_COPY].number = speeds[runner] / speeds[ASHLAR_ARENA_RUNNER_COPY],
         }};
         ASHLAR_TRY(ashlar__rows_add(rows, &row));

@@ -156,11 +156,12 @@ bool ashlar__arena_setup_has(const ashlar_arena_setup *setup, ashlar_arena_runne
 double ashlar__arena_setup_bytes(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
                                  ashlar_arena_operation operation);
 
-/* Run an operation to its end, and say how long it took. */
+/* Run an operation to its end, and say how long it took, on a device with time=on by its clock; and
+ * how many launches, fills and copies were queued. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_run(ashlar_arena_setup *setup,
                                                         ashlar_arena_runner runner,
                                                         ashlar_arena_operation operation,
-                                                        double *seconds);
+                                                        double *seconds, double *launches);
 
 /* The columns of the rows of `arena`, as in ashlar_rows_column. NS is the time of one operation;
  * bytes are those read plus those written, counted as above. COPY is the copy in the same rounds.
@@ -174,6 +175,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_run(ashlar_arena_setup *setu
     X(NS_HIGH, "ns_high", NULL, NUMBER, 0, 0, 0)                   \
     X(BYTES_PER_S, "bytes_per_s", "GB/s", NUMBER, 8, 2, 1e-9)      \
     X(COPY_BYTES_PER_S, "copy_bytes_per_s", NULL, NUMBER, 0, 0, 0) \
+    X(LAUNCHES, "launches", "launches", NUMBER, 9, 0, 1)           \
     X(OVER_COPY, NULL, "/ copy", NUMBER, 7, 2, 0)                  \
     X(OVER_ARENA, "over_arena", "x arena", NUMBER, 8, 2, 0)
 #define ASHLAR_ARENA_COLUMN(name, ...) ASHLAR_ARENA_##name,

@@ -173,7 +173,7 @@ ASHLAR_API void ashlar_optimizer_destroy(ashlar_optimizer *optimizer);
  * Cost:    on a software device one launch, shared by all cores: a pass over the gradients, then
  *          one over everything. The result is the same to the last bit for any number of threads.
  *          On a CUDA device a launch for the first pass, one to decide, and one for each type of
- *          elements that is there. MUON has further ones there: 3 + 3 ns_steps for each batch of
+ *          elements that is there. MUON has further ones there: 1 + 3 ns_steps for each batch of
  *          matrices, and 2 for each type.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step(ashlar_optimizer *optimizer,

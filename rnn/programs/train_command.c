@@ -60,11 +60,11 @@ static const ashlar_option options[] = {
     NUMBER("projection", train.projection, 0, 16384, "width of an LSTM's output, 0: as hidden"),
     REAL("dropout", train.dropout, 0, 0.99, "share of outputs dropped between layers"),
     NUMBER("embedding", train.embedding, 1, 16384, "width of a symbol's vector"),
-    CHOICE("optimizer", train.optimizer.kind, "sgd, adam, adamw, adagrad, rmsprop"),
+    CHOICE("optimizer", train.optimizer.kind, "sgd, adam, adamw, adagrad, rmsprop, muon"),
     REAL("learning-rate", train.optimizer.learning_rate, 1e-12, 10, "the highest one"),
     REAL("weight-decay", train.optimizer.weight_decay, 0, 10, "of any optimizer"),
     FLAG("no-bias-decay", train.without_bias_decay, "of matrices only"),
-    REAL("momentum", train.optimizer.momentum, 0, 0.9999, "of sgd and rmsprop"),
+    REAL("momentum", train.optimizer.momentum, 0, 0.9999, "of sgd, rmsprop and muon"),
     FLAG("nesterov", train.optimizer.nesterov, "look ahead, sgd with momentum"),
     REAL("clip", train.optimizer.clip_norm, 0, 1e9, "gradient norm to clip at, 0: not at all"),
     REAL("loss-scale", train.optimizer.loss_scale, 0, 1e30,
@@ -274,12 +274,22 @@ static void set_defaults(int argc, char **argv) {
     }
 }
 
+/* There is one rate, and one decay: scaled so that those that suit AdamW suit MUON, too. */
+static void complete_muon(ashlar_optimizer_config *c) {
+    if (c->kind == ASHLAR_OPTIMIZER_MUON) {
+        c->muon_scale = ASHLAR_MUON_SCALE_MATCH_RMS_ADAMW;
+        c->momentum = c->momentum > 0 ? c->momentum : 0.95;
+        c->nesterov = true;
+    }
+}
+
 ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_command *out) {
     set_defaults(argc, argv);
     ASHLAR_TRY(ashlar__options_parse(options, OPTION_COUNT, argc, argv));
     ASHLAR_TRY(check_stack(&given));
     ASHLAR_TRY(read_recompute(&given));
     ASHLAR_TRY(read_fit(&given));
+    complete_muon(&given.train.optimizer);
     given.train.schedule.rate = given.train.optimizer.learning_rate;
     given.train.schedule.total_steps = given.train.steps;
     if (isnan(ashlar_schedule_rate(&given.train.schedule, 1))) {

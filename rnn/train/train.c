@@ -20,6 +20,19 @@ static ashlar_status spare_biases(ashlar_arena *arena) {
     return ASHLAR_OK;
 }
 
+/* Have Muon update the first and the last layer's matrices element by element: a row of either is a
+ * symbol's. */
+static ashlar_status exempt_ends(ashlar_arena *arena) {
+    static const char *const names[] = {"embedding.weight", "linear.weight"};
+    const ashlar_tensor_options options = {.is_elementwise = true};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t tensor;
+        ASHLAR_TRY(ashlar_arena_find(arena, names[i], &tensor));
+        ASHLAR_TRY(ashlar_arena_set_options(arena, tensor, &options));
+    }
+    return ASHLAR_OK;
+}
+
 /* Take device memory for votes and losses, and page-locked memory for the steps' outcomes. */
 static ashlar_status take_results(ashlar_trainer *t) {
     const size_t losses_bytes = t->batches.max_parts * sizeof *t->losses;
@@ -73,6 +86,9 @@ static ashlar_status build_model(ashlar_trainer *t) {
     ASHLAR_TRY(open_model(t));
     if (t->config.without_bias_decay) {
         ASHLAR_TRY(spare_biases(t->arena));
+    }
+    if (t->config.optimizer.kind == ASHLAR_OPTIMIZER_MUON) {
+        ASHLAR_TRY(exempt_ends(t->arena));
     }
     ASHLAR_TRY(ashlar_optimizer_create(t->arena, &t->config.optimizer, t->stream, &t->optimizer));
     ASHLAR_TRY(take_results(t));

@@ -18,8 +18,8 @@
     RUN(function##_f32) RUN(function##_f64) RUN(function##_f16) RUN(function##_bf16)
 RUN(sum)
 RUN(decide)
-RUN(muon_sum)
-RUN(muon_begin)
+RUN(muon_begin_f32)
+RUN(muon_begin_f64)
 RUN(muon_product_f32)
 RUN(muon_product_f64)
 ASHLAR_ALGORITHM_MAP(RUN_UPDATE)
@@ -27,8 +27,8 @@ ASHLAR_ALGORITHM_MAP(RUN_UPDATE)
 #define ROW(kernel) {"ashlar_kernel_" #kernel, sizeof(ashlar_optimizer_job), run_##kernel},
 #define ROW_UPDATE(name, function, has1, has2) \
     ROW(function##_f32) ROW(function##_f64) ROW(function##_f16) ROW(function##_bf16)
-static const host_kernel kernels[] = {ROW(sum) ROW(decide) ROW(muon_sum) ROW(muon_begin) ROW(
-    muon_product_f32) ROW(muon_product_f64) ASHLAR_ALGORITHM_MAP(ROW_UPDATE)};
+static const host_kernel kernels[] = {ROW(sum) ROW(decide) ROW(muon_begin_f32) ROW(
+    muon_begin_f64) ROW(muon_product_f32) ROW(muon_product_f64) ASHLAR_ALGORITHM_MAP(ROW_UPDATE)};
 
 const host_kernel *optimizer_kernel_at(size_t number) {
     return number < sizeof kernels / sizeof *kernels ? &kernels[number] : NULL;

@@ -85,7 +85,7 @@ measures_arenas() {
     ! grep -F "$scratch" "$rows" || complain 'a path' || return
     grep -q '^\(met\|NOT MET\) *large  *adamw .*copy loop' "$scratch/table" || return
     json_holds "$rows" '{x["operation"] for x in r["rows"]} == {"adamw", "zero", "norm", "flatten",
-            "save_state", "load_state"} and len(r["rows"]) == 4 * 6 * 2 and
+            "save_state", "load_state"} and len(r["rows"]) == 5 * 6 * 2 and
         all(0 < x["ns_low"] <= x["ns"] <= x["ns_high"] for x in r["rows"])'
 }
 
@@ -109,6 +109,14 @@ trains_on_ranks() {
     json_holds "$rows" '{(x["case"], x["subject"]) for x in r["rows"]} == {(c, s)
             for c in ("strong", "weak") for s in ("ashlar", "reproducible")} and
         all(x["ms_step"] > 0 and x["parameters"] > 0 and "over_torch" not in x for x in r["rows"])'
+}
+
+# Their times are virtual, the same every time: 200 launches and 4 of 5 us more, each shorter.
+counts_launches() {
+    "$ASHLAR_SOURCE/bench/arena/launches.py" "$bench" --smoke --out "$rows" || return
+    json_holds "$rows" '[x["launches"] for x in r["rows"]] == [202, 1, 8, 0] and
+        30 < r["rows"][1]["at_5_us"] < 40 and r["rows"][0]["at_10_us"] > 202 * 10 and
+        r["rows"][2]["at_10_us"] > 80 and r["lstm_forward_ms"] > 0'
 }
 
 is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
@@ -156,6 +164,7 @@ check 'only_what_is_asked_for_is_measured' takes_only_what_is_asked_for
 check 'a_shared_object_is_measured_beside_the_others' measures_a_loaded_peer
 check 'a_plan_is_measured_beside_the_cache' measures_plans
 check 'arenas_are_measured_beside_scattered_tensors' measures_arenas
+check 'launches_are_counted_and_cost_virtual_time' counts_launches
 check 'rnns_are_measured_beside_pytorch' measures_rnns
 check 'ranks_are_trained_on_beside_one_process' trains_on_ranks
 check 'unknown_words_are_refused' refuses_unknown_words

@@ -85,6 +85,8 @@ CASE(mistakes_name_the_key_the_value_and_what_is_allowed) {
         {"seed=-1", "seed", "-1", "unsigned"},
         {"peers=1", "peers", "1", "on or off"},
         {"costs=", "costs", "", "on or off"},
+        {"launch=4us", "launch", "4us", "nanoseconds"},
+        {"kernel=4294967296", "kernel", "4294967296", "to 4294967295"},
         {"speed=1", "speed", "1", ", seed, "},
         {"devices=1,,seed=2", "unknown key", "", ", devices, "},
         {"devices=1,", "unknown key", "", ", devices, "},

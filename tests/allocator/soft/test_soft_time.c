@@ -132,4 +132,18 @@ CASE_WITH(work_takes_the_time_of_its_path,
                 2 * US + BYTES / 100 * US / 1000);
 }
 
+CASE_WITH(launches_and_kernels_take_the_time_that_is_given,
+          set_up_streams("time=on,launch=7000,kernel=20000")) {
+    const uint64_t begin_ns = ashlar__soft_host_ns();
+    uint64_t now_ns = 0;
+    check_takes(soft->launch_host_func(s, note, "a"), 20 * US);
+    CHECK(ashlar__soft_virtual_ns(&now_ns));
+    CHECK_ZU(now_ns - begin_ns, (7 + 20) * US);
+}
+
+CASE_WITH(without_time_there_is_no_clock, set_up_streams("memory=64MiB")) {
+    uint64_t now_ns = 1;
+    CHECK(!ashlar__soft_virtual_ns(&now_ns) && now_ns == 0);
+}
+
 RUN_CASES()

@@ -338,7 +338,7 @@ static void check_buckets(size_t world_size) {
 static void check_runs(void) {
     ashlar_arena_run *runs = calloc(arena->tensor_count, sizeof *runs);
     REQUIRE(runs != NULL);
-    const size_t count = ashlar__arena_runs(arena, runs);
+    const size_t count = ashlar__arena_runs(arena, false, runs);
     size_t end = 0, next = 0;
     for (size_t r = 0; r < count; r++) {
         const ashlar_arena_run *run = &runs[r];

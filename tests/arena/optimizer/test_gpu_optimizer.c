@@ -15,14 +15,19 @@ static const struct {
     ashlar_dtype dtype;
     size_t elements; /* also in several chunks, and no whole one */
     ashlar_tensor_options options;
+    size_t columns; /* of a matrix, with more products than a partial sum has; 0: a vector */
 } tensors[] = {
-    {"a", ASHLAR_F32, 9001, {0}},
-    {"b", ASHLAR_F16, 4097, {.has_no_decay = true}},
-    {"c", ASHLAR_F64, 5003, {.rate_scale = 0.25}},
-    {"d", ASHLAR_BF16, 8192, {0}},
-    {"e", ASHLAR_F32, 3, {.is_frozen = true}},
-    {"f", ASHLAR_BF16, 37, {.rate_scale = 3}},
-    {"g", ASHLAR_F32, 65, {0}},
+    {"a", ASHLAR_F32, 9001, {0}, 0},
+    {"b", ASHLAR_F16, 4097, {.has_no_decay = true}, 0},
+    {"c", ASHLAR_F64, 5003, {.rate_scale = 0.25}, 0},
+    {"d", ASHLAR_BF16, 8192, {0}, 0},
+    {"e", ASHLAR_F32, 3, {.is_frozen = true}, 0},
+    {"f", ASHLAR_BF16, 37, {.rate_scale = 3}, 0},
+    {"g", ASHLAR_F32, 65, {0}, 0},
+    {"h", ASHLAR_F32, 30 * 270, {0}, 270},
+    {"i", ASHLAR_F32, 30 * 270, {.has_no_decay = true}, 270},
+    {"j", ASHLAR_BF16, 270 * 20, {0}, 20},
+    {"k", ASHLAR_F64, 66 * 20, {0}, 20},
 };
 enum { TENSORS = sizeof tensors / sizeof tensors[0], STEPS = 4, SKIPPED_STEP = 2 };
 
@@ -38,6 +43,8 @@ static const struct {
     {"adagrad", {.kind = ASHLAR_OPTIMIZER_ADAGRAD, .rate_decay = 0.01}},
     {"rmsprop", {.kind = ASHLAR_OPTIMIZER_RMSPROP}},
     {"rmsprop_momentum", {.kind = ASHLAR_OPTIMIZER_RMSPROP, .momentum = 0.9}},
+    {"muon", {.kind = ASHLAR_OPTIMIZER_MUON}},
+    {"muon_steps", {.kind = ASHLAR_OPTIMIZER_MUON, .ns_steps = 2, .weight_decay = 0.5}},
 };
 
 /* The same arena on a device. */
@@ -71,8 +78,10 @@ static ashlar_status open_side(side *s, const ashlar_optimizer_config *config) {
     ASHLAR_TRY(ashlar_allocator_create(s->device, &s->allocator));
     ASHLAR_TRY(ashlar_arena_create(&s->arena));
     for (size_t i = 0; i < TENSORS; i++) {
-        ASHLAR_TRY(ashlar_arena_add(s->arena, tensors[i].name, tensors[i].dtype, 1,
-                                    &tensors[i].elements, NULL));
+        const size_t columns = tensors[i].columns, elements = tensors[i].elements;
+        const size_t shape[2] = {columns > 0 ? elements / columns : elements, columns};
+        ASHLAR_TRY(ashlar_arena_add(s->arena, tensors[i].name, tensors[i].dtype,
+                                    columns > 0 ? 2 : 1, shape, NULL));
         ASHLAR_TRY(ashlar_arena_set_options(s->arena, i, &tensors[i].options));
     }
     ASHLAR_TRY(ashlar_arena_commit(s->arena, s->allocator, s->stream, ASHLAR_REGIONS_TRAINING));

@@ -100,7 +100,7 @@ static void draw_command(void) {
     say_count("hidden", draw(8, 96));
     say_count("embedding", draw(4, 48));
     say("dropout", layers == 1 ? "0" : ONE_OF("0", "0.5"));
-    say("optimizer", ONE_OF("sgd", "adam", "adamw", "adagrad", "rmsprop"));
+    say("optimizer", ONE_OF("sgd", "adam", "adamw", "adagrad", "rmsprop", "muon"));
     say_count("buckets", draw(0, 2));
     say_flag("no-plan", draw(0, 4) == 0);
     say_flag("pad", draw(0, 4) == 0);

@@ -33,17 +33,18 @@ CASE(every_name_is_known) {
     for (int i = 0; i < ASHLAR_OPTIMIZER_COUNT; i++) {
         const int schedule = i % ASHLAR_SCHEDULE_COUNT, cell = i % ASHLAR_RNN_CELL_COUNT;
         const int dtype = i % ASHLAR_DTYPE_COUNT, vary = i % ASHLAR_VARY_COUNT;
+        const int algorithm = i % ASHLAR_RNN_ALGORITHM_COUNT;
         char words[180];
         ashlar_train_command c;
         (void)snprintf(words, sizeof words,
                        "--optimizer %s --schedule=%s --cell=%s --dtype=%s --algorithm=%s --vary=%s",
                        optimizers[i], schedules[schedule],
                        ashlar_rnn_cell_name((ashlar_rnn_cell)cell),
-                       ashlar_dtype_name((ashlar_dtype)dtype), algorithms[i], varied[vary]);
+                       ashlar_dtype_name((ashlar_dtype)dtype), algorithms[algorithm], varied[vary]);
         REQUIRE(read_command(words, &c) == ASHLAR_OK);
         CHECK((int)c.train.optimizer.kind == i && (int)c.train.schedule.kind == schedule);
         CHECK((int)c.train.cell == cell && (int)c.train.dtype == dtype);
-        CHECK((int)c.train.algorithm == i && (int)c.vary == vary);
+        CHECK((int)c.train.algorithm == algorithm && (int)c.vary == vary);
     }
 }
 
@@ -60,7 +61,7 @@ CASE(the_schedule_is_what_was_said) {
 CASE(what_cannot_be_is_refused) {
     ashlar_train_command c;
     CHECK_FAILS(read_command("--optimizer adamx", &c), ASHLAR_EINVAL,
-                "--optimizer: \"adamx\" is none of sgd, adam, adamw, adagrad, rmsprop");
+                "--optimizer: \"adamx\" is none of sgd, adam, adamw, adagrad, rmsprop, muon");
     CHECK_FAILS(read_command("--schedule linear", &c), ASHLAR_EINVAL,
                 "--schedule: \"linear\" is none of constant, cosine, step");
     CHECK_FAILS(read_command("--dtype f8", &c), ASHLAR_EINVAL,
@@ -68,6 +69,16 @@ CASE(what_cannot_be_is_refused) {
     CHECK_FAILS(read_command("--schedule cosine --warmup-steps 21", &c), ASHLAR_EINVAL,
                 "20 steps with 21 of warm-up");
     CHECK_FAILS(read_command("--optimizer sgd --nesterov", &c), ASHLAR_EINVAL, "momentum");
+}
+
+CASE(muon_has_nesterovs_momentum_and_the_rate_of_adamw) {
+    ashlar_train_command c;
+    REQUIRE(read_command("--optimizer muon", &c) == ASHLAR_OK);
+    const ashlar_optimizer_config *o = &c.train.optimizer;
+    CHECK(o->momentum == 0.95 && o->nesterov && o->weight_decay == 0.01);
+    CHECK(o->muon_scale == ASHLAR_MUON_SCALE_MATCH_RMS_ADAMW);
+    REQUIRE(read_command("--optimizer muon --momentum 0.5", &c) == ASHLAR_OK);
+    CHECK(c.train.optimizer.momentum == 0.5);
 }
 
 /* ---- trainings ---- */
