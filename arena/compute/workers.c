@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <ashlar/device.h>
+
 #include "allocator/base/check_level.h"
 #include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
@@ -107,6 +109,14 @@ size_t ashlar__workers_count(void) {
 void ashlar__workers_set_count(size_t count) {
     ASHLAR_CHECK2(count <= ASHLAR_WORKERS_MAX);
     atomic_store_explicit(&chosen, count, memory_order_relaxed);
+}
+
+ashlar_status ashlar_set_threads(size_t count) {
+    ASHLAR_FAIL_IF(count > ASHLAR_WORKERS_MAX, ASHLAR_EINVAL,
+                   "ashlar_set_threads: %zu threads; give 1 to %d, or 0 for the environment's",
+                   count, ASHLAR_WORKERS_MAX);
+    ashlar__workers_set_count(count);
+    return ASHLAR_OK;
 }
 
 void ashlar__workers_refuse_start(int refuse) {

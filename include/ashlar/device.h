@@ -268,6 +268,16 @@ ASHLAR_API void ashlar_graph_destroy(ashlar_graph *graph);
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_soft_configure(const char *spec);
 
+/*
+ * How many threads share the work that the CPU computes, the caller's included, from now on: for a
+ * program that has a pool of its own and a number for both.
+ *
+ * count   1..256; 0: the number of the environment's ASHLAR_THREADS, or of the processors
+ *
+ * Threads: any; work that runs keeps its number.  Errors: ASHLAR_EINVAL (count).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_set_threads(size_t count);
+
 ASHLAR_END_DECLS
 
 #endif /* ASHLAR_DEVICE_H */

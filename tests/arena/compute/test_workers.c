@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <ashlar/device.h>
+
 #include "tests/check.h"
 
 enum { PIECES = 1000, THREADS = 4 };
@@ -45,6 +47,14 @@ CASE(every_piece_is_done_once) {
             check_work(PIECES);
         }
     }
+}
+
+CASE(programs_choose_how_many_threads) {
+    CHECK(ashlar_set_threads(3) == ASHLAR_OK);
+    CHECK_ZU(ashlar__workers_count(), 3);
+    CHECK_FAILS(ashlar_set_threads(ASHLAR_WORKERS_MAX + 1), ASHLAR_EINVAL, "257 threads");
+    CHECK_ZU(ashlar__workers_count(), 3);
+    CHECK(ashlar_set_threads(0) == ASHLAR_OK);
 }
 
 /* Of the last work that was shared: how many runs it had, and the items of the shortest. */
