@@ -49,7 +49,9 @@ _signatures = {
     **dict.fromkeys(PASSES, (_pointer, ctypes.POINTER(Batch), ctypes.POINTER(Buffers), _pointer)),
 }
 _rnn = functools.lru_cache(None)(lambda name: function("ashlar_rnn_" + name, *_signatures[name]))
-_set_threads = functools.lru_cache(None)(lambda: function("ashlar_set_threads", _size))
+_set_threads = functools.lru_cache(None)(lambda: function("ashlar_set_threads", _size, _pointer))
+# The threads of PyTorch's OpenMP, which are lent to the passes; None: they have their own.
+_openmp = ctypes.cast(getattr(ctypes.CDLL(None), "GOMP_parallel", None), _pointer)
 
 
 # ---- a stack's passes over tensors ----
@@ -113,7 +115,7 @@ class Stack:
             reserve = _take(self.reserves, reserve_size.value)
         work = _take(self.works, work_size.value)
         tensors.update(reserve=reserve, work=work)
-        _set_threads()(torch.get_num_threads())
+        _set_threads()(torch.get_num_threads(), _openmp)
         _rnn(PASSES[number])(self.rnn, batch, Buffers(
             **{name: t.data_ptr() for name, t in tensors.items() if t is not None}), None)
         self.works.append(work)
