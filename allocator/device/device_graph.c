@@ -42,12 +42,13 @@ static ashlar_status queue_launch(ashlar_device *device, ashlar_stream stream, l
 
 ashlar_status ashlar__check_operands(const ashlar_device *device, const char *call,
                                      const ashlar_operand *operands) {
-    const int ordinal = device->info.ordinal;
+    const bool is_soft = device != NULL && device->info.kind == ASHLAR_DEVICE_SOFT;
+    const int ordinal = is_soft ? device->info.ordinal : 0;
     for (const ashlar_operand *o = operands; o->name != NULL; o++) {
         ASHLAR_FAIL_IF(o->ptr == NULL && o->is_needed, ASHLAR_EINVAL, "%s: %s is NULL", call,
                        o->name);
         ASHLAR_FAIL_IF(
-            device->info.kind == ASHLAR_DEVICE_SOFT && o->ptr != NULL && o->bytes > 0 &&
+            is_soft && o->ptr != NULL && o->bytes > 0 &&
                 !ashlar__soft_is_for_work(ordinal, o->ptr, o->bytes, call, o->name),
             ASHLAR_EINVAL,
             "%s: %s, %zu bytes at %p, is not memory of device soft:%d; take all of it by "

@@ -141,7 +141,8 @@ static inline size_t ashlar__operand_bytes(size_t rows, size_t width, size_t ite
  * device reports it itself. A function that passes a program's pointers to ashlar_launch() checks
  * them by this first.
  *
- * call   the name of the program's call, for the detail
+ * device   NULL: none, and any memory; only what is needed and NULL is refused
+ * call     the name of the program's call, for the detail
  * Errors: ASHLAR_EINVAL; with strict=on the process ends. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__check_operands(const ashlar_device *device,
                                                        const char *call,

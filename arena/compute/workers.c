@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <ashlar/device.h>
+
 #include "allocator/base/check_level.h"
 #include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
@@ -61,6 +63,7 @@ static struct {
 };
 
 static atomic_size_t chosen; /* set by ashlar__workers_set_count(); 0: ask the environment */
+static _Atomic(ashlar_parallel_fn) lender; /* of a program's own threads; NULL: there is none */
 static atomic_bool refuses_start;
 
 static pthread_once_t environment_once = PTHREAD_ONCE_INIT;
@@ -107,6 +110,15 @@ size_t ashlar__workers_count(void) {
 void ashlar__workers_set_count(size_t count) {
     ASHLAR_CHECK2(count <= ASHLAR_WORKERS_MAX);
     atomic_store_explicit(&chosen, count, memory_order_relaxed);
+}
+
+ashlar_status ashlar_set_threads(size_t count, ashlar_parallel_fn parallel) {
+    ASHLAR_FAIL_IF(count > ASHLAR_WORKERS_MAX, ASHLAR_EINVAL,
+                   "ashlar_set_threads: %zu threads; give 1 to %d, or 0 for the environment's",
+                   count, ASHLAR_WORKERS_MAX);
+    ashlar__workers_set_count(count);
+    atomic_store_explicit(&lender, parallel, memory_order_relaxed);
+    return ASHLAR_OK;
 }
 
 void ashlar__workers_refuse_start(int refuse) {
@@ -307,8 +319,31 @@ static void close_loop(void) {
     ashlar__lock_release(&pool.lock);
 }
 
+/* A loop on lent threads. */
+typedef struct lent_loop {
+    void (*fn)(void *context, size_t i);
+    void *context;
+    size_t count;
+    atomic_size_t next;
+} lent_loop;
+
+static void run_lent(void *data) {
+    lent_loop *const loop = data;
+    for (size_t i;
+         (i = atomic_fetch_add_explicit(&loop->next, 1, memory_order_relaxed)) < loop->count;) {
+        loop->fn(loop->context, i);
+    }
+}
+
 void ashlar__workers_run(size_t count, void (*fn)(void *context, size_t i), void *context) {
     const size_t threads = count > 1 ? ashlar__workers_count() : 1;
+    const ashlar_parallel_fn lent = atomic_load_explicit(&lender, memory_order_relaxed);
+    if (threads > 1 && lent != NULL) {
+        lent_loop loop = {.fn = fn, .context = context, .count = count};
+        /* Always of one number: OpenMP ends the threads that a smaller team lacks. */
+        lent(run_lent, &loop, (unsigned)threads, 0);
+        return;
+    }
     if (threads > 1 && is_prepared() && ashlar__lock_try_acquire(&pool.owner)) {
         const size_t helpers = start_threads((count < threads ? count : threads) - 1);
         if (helpers > 0) {

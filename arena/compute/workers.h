@@ -2,8 +2,8 @@
  *
  * The first loop that can use threads starts them: as many, with the caller's, as the CPUs that the
  * process may run on, or N if the environment has ASHLAR_THREADS=N. Between loops they spin for
- * some tens of microseconds, then sleep. They are never joined: a process may end at any time. A
- * child of fork() starts its own. */
+ * some tens of microseconds, then sleep. A program may lend its own (ashlar_set_threads()). They
+ * are never joined: a process may end at any time. A child of fork() starts its own. */
 #ifndef ASHLAR_WORKERS_H
 #define ASHLAR_WORKERS_H
 

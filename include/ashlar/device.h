@@ -268,6 +268,25 @@ ASHLAR_API void ashlar_graph_destroy(ashlar_graph *graph);
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_soft_configure(const char *spec);
 
+/* Call fn(data) on up to `threads` threads at once, the caller's among them, and return when all
+ * calls have returned; fn may also be called by fewer. `flags` is 0. GOMP_parallel() is such a
+ * function: it runs fn on the threads of GCC's OpenMP. */
+typedef void (*ashlar_parallel_fn)(void (*fn)(void *data), void *data, unsigned threads,
+                                   unsigned flags);
+
+/*
+ * Which threads share the work that the CPU computes, from now on.
+ *
+ * count      how many, the caller's included, 1..256; 0: the number of the environment's
+ *            ASHLAR_THREADS, or of the processors
+ * parallel   lends threads that the program has already, so that two pools do not wait for
+ *            processors on which the other one's threads spin; NULL: ashlar has threads of its own
+ *
+ * Threads: any; work that runs keeps its own.  Errors: ASHLAR_EINVAL (count).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_set_threads(size_t count,
+                                                              ashlar_parallel_fn parallel);
+
 ASHLAR_END_DECLS
 
 #endif /* ASHLAR_DEVICE_H */

@@ -178,6 +178,11 @@ typedef struct ashlar_rnn_batch {
      * stack in one direction, and not with ReLU, whose states may grow without bound, does so. The
      * same in all passes */
     bool padding_is_free;
+    /* x, y, dy and dx have no padding: they are [N, I] and [N, D*P], with N the sum of the lengths,
+     * none of which is longer than the one before it. Row by row they have the sequences that reach
+     * a step, step by step, as PyTorch's PackedSequence has. On the CPU only. The same in all
+     * passes */
+    bool is_packed;
 } ashlar_rnn_batch;
 
 /* The buffers of the three calls, in device memory, with elements of the layout's type. The letters
@@ -213,11 +218,15 @@ typedef struct ashlar_rnn_buffers {
     const void *prepared; /* forward: what ashlar_rnn_prepare() made of `weights`; may be NULL */
 } ashlar_rnn_buffers;
 
-/* Make a stack of recurrent layers, computed on a software device by the CPU, on a CUDA device by
- * cuDNN 9 (libcudnn.so.9, or the file that the environment's ASHLAR_CUDNN names). An rnn holds no
- * weights. On a CUDA device it holds a cuDNN handle and, with dropout, cuDNN's random states (some
- * MiB); only this call takes their memory from the driver. It also checks that cuDNN expects every
- * weight where ashlar_rnn_layout_view() says that it lies.
+/* Make a stack of recurrent layers, computed on a software device, or without one, by the CPU, on a
+ * CUDA device by cuDNN 9 (libcudnn.so.9, or the file that the environment's ASHLAR_CUDNN names). An
+ * rnn holds no weights. On a CUDA device it holds a cuDNN handle and, with dropout, cuDNN's random
+ * states (some MiB); only this call takes their memory from the driver. It also checks that cuDNN
+ * expects every weight where ashlar_rnn_layout_view() says that it lies.
+ *
+ * device   NULL: the CPU, with no device: buffers are host memory of any kind, such as the tensors
+ *          of another library, `reserve`, `work` and `prepared` aligned to 64 bytes; a pass has run
+ *          when its call returns, and its stream is NULL
  *
  * Ownership: *out is the caller's; the device must outlive it.
  * Threads:   any. With cuDNN, calls on one rnn wait for each other; with dropout, queue its
@@ -293,15 +302,16 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_prepare(const ashlar_rnn *
  * A reserve serves one ashlar_rnn_backward_data(), which overwrites what forward left in it, and
  * behind that any number of backward_weights. The CPU asks when a pass runs: one that finds another
  * reserve does not run, and the device's later calls fail with ASHLAR_EDRIVER and a line that says
- * so. cuDNN does not ask.
+ * so; without a device, the call itself fails with ASHLAR_EINVAL. cuDNN does not ask.
  *
  * Stream: queued. With cuDNN and dropout, neither the first training forward nor any with
  *         dropout_restarts may be captured.
  * Threads: any.
  * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a missing buffer; on a software
  *         device also a buffer that is neither device memory nor page-locked, and lengths in device
- *         memory: the detail names it), ASHLAR_EOVERFLOW (steps, batch), ASHLAR_ENOTSUP (lengths
- *         that a persistent algorithm or chunks do not take), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; with
+ *         memory: the detail names it; without a device a buffer that is not aligned),
+ *         ASHLAR_EOVERFLOW (steps, batch), ASHLAR_ENOTSUP (lengths that a persistent algorithm or
+ *         chunks do not take; is_packed on a CUDA device), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; with
  *         cuDNN also ASHLAR_ENOTSUP (sizes that the algorithm does not support), ASHLAR_ENOMEM. On
  *         failure no output is written, except that dx may be filled with zeros, and that some
  *         chunks of a long pass may have run. */

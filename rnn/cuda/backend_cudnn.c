@@ -348,6 +348,8 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     ASHLAR_FAIL_IF(pass != ASHLAR_RNN_FORWARD && buffers->y == NULL, ASHLAR_EINVAL,
                    "rnn: y is NULL; on a CUDA device the backward calls read the y, hx and cx of "
                    "forward again");
+    ASHLAR_FAIL_IF(batch->is_packed, ASHLAR_ENOTSUP,
+                   "rnn: packed rows are for the CPU; on a CUDA device give padded ones");
     ASHLAR_FAIL_IF(config->dropout > 0 && (batch->dropout_first != 0 || batch->dropout_stride > 1),
                    ASHLAR_ENOTSUP,
                    "rnn: cuDNN cannot drop what another part of a batch would; leave "

@@ -60,7 +60,7 @@ typedef struct ashlar_rnn_backend {
 /* All fields but the last stay as ashlar_rnn_create() has set them, but not what `state` points to.
  */
 struct ashlar_rnn {
-    ashlar_device *device;
+    ashlar_device *device; /* NULL: none, of the CPU's back end alone */
     const ashlar_rnn_backend *backend;
     ashlar_rnn_layout layout;
     void *state;       /* the back end's; NULL: it has none */

@@ -1,5 +1,6 @@
 /* backend_cpu.c - the CPU's back end for RNNs: queues passes, and prepared linear layers, as host
- * functions on a stream, with the loops for the best instruction set of the processor. */
+ * functions on a stream, or runs them at once where there is no device, with the loops for the best
+ * instruction set of the processor. */
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
@@ -43,12 +44,33 @@ static ashlar_status check(const ashlar_rnn_layout *layout) {
     return ashlar__instruction_set_check();
 }
 
+/* Run fn(args) in the stream's order; without a device, now. */
+static ashlar_status launch(const ashlar_rnn *rnn, ashlar_stream stream, void (*fn)(void *),
+                            void *args, size_t args_bytes) {
+    if (rnn->device != NULL) {
+        return ashlar_launch(rnn->device, stream, fn, args, args_bytes);
+    }
+    fn(args);
+    return ASHLAR_OK;
+}
+
+/* Without a device there are no later calls that could tell of a pass that did not run. */
+static ashlar_status check_now(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                               const ashlar_rnn_buffers *b) {
+    const char *const fault = rnn->device != NULL || pass == ASHLAR_RNN_FORWARD
+                                  ? NULL
+                                  : ashlar__rnn_reserve_fault(b->reserve, pass);
+    ASHLAR_FAIL_IF(fault != NULL, ASHLAR_EINVAL, "%s", fault);
+    return ASHLAR_OK;
+}
+
 static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                    const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                                    const ashlar_rnn_varying *varying, ashlar_stream stream) {
     const size_t count = varying->lengths == NULL ? batch->batch : 0;
     size_t lengths_bytes, bytes;
     call *c = NULL;
+    ASHLAR_TRY(check_now(rnn, pass, buffers));
     if (ashlar__mul(count, sizeof c->lengths[0], &lengths_bytes) &&
         ashlar__add(sizeof *c, lengths_bytes, &bytes)) {
         c = ashlar__host_calloc(1, bytes);
@@ -62,6 +84,7 @@ static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                     .dropout_seed = batch->dropout_seed,
                                     .dropout_first = batch->dropout_first,
                                     .dropout_stride = batch->dropout_stride,
+                                    .rows_are_packed = batch->is_packed,
                                     .b = *buffers};
     c->args.layout = &rnn->layout;
     c->args.is_bf16 = rnn->prepares_bf16 && ashlar__rnn_is_step(&c->args);
@@ -70,7 +93,7 @@ static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     for (size_t b = 0; b < count; b++) {
         c->lengths[b] = batch->lengths != NULL ? batch->lengths[b] : (int32_t)batch->steps;
     }
-    const ashlar_status status = ashlar_launch(rnn->device, stream, run_call, c, bytes);
+    const ashlar_status status = launch(rnn, stream, run_call, c, bytes);
     ashlar__host_free(c);
     return status;
 }
@@ -102,7 +125,7 @@ static size_t prepared_bytes(const ashlar_rnn *rnn) {
 
 static ashlar_status prepare(const ashlar_rnn *rnn, const void *weights, void *prepared,
                              ashlar_stream stream) {
-    const prepare_call c = {
+    prepare_call c = {
         .run = ashlar__rnn_loops_of(rnn->layout.config.dtype)->prepare,
         .layout = rnn->layout,
         .args = {.is_bf16 = rnn->prepares_bf16, .weights = weights, .prepared = prepared}};
@@ -112,7 +135,7 @@ static ashlar_status prepare(const ashlar_rnn *rnn, const void *weights, void *p
         {"prepared", prepared, prepared_bytes(rnn), true},
         {0}};
     ASHLAR_TRY(ashlar__check_operands(rnn->device, "ashlar_rnn_prepare", operands));
-    return ashlar_launch(rnn->device, stream, run_prepare, &c, sizeof c);
+    return launch(rnn, stream, run_prepare, &c, sizeof c);
 }
 
 /* ---- prepared linear layers ---- */

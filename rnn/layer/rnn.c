@@ -19,9 +19,10 @@ ashlar_status ashlar_rnn_create(ashlar_device *device, const ashlar_rnn_config *
                                 ashlar_rnn **out) {
     ashlar_rnn_layout layout;
     ASHLAR_TRY(ashlar_rnn_layout_init(&layout, config));
-    const ashlar_device_info info = ashlar_device_get_info(device);
+    const bool is_cuda =
+        device != NULL && ashlar_device_get_info(device).kind == ASHLAR_DEVICE_CUDA;
     const ashlar_rnn_backend *backend =
-        info.kind == ASHLAR_DEVICE_CUDA ? &ashlar__rnn_backend_cudnn : &ashlar__rnn_backend_cpu;
+        is_cuda ? &ashlar__rnn_backend_cudnn : &ashlar__rnn_backend_cpu;
     ASHLAR_TRY(ashlar__rnn_check_algorithm(&layout.config));
     ASHLAR_TRY(backend->check == NULL ? ASHLAR_OK : backend->check(&layout));
     ashlar_rnn *rnn;
@@ -78,6 +79,11 @@ static ashlar_status check_batch(const char *name, const ashlar_rnn_batch *batch
         ASHLAR_FAIL_IF(batch->lengths[b] < 1 || (size_t)batch->lengths[b] > batch->steps,
                        ASHLAR_EINVAL, "rnn: lengths[%zu] is %d; it must be 1 to %zu", b,
                        (int)batch->lengths[b], batch->steps);
+        ASHLAR_FAIL_IF(
+            batch->is_packed && b > 0 && batch->lengths[b] > batch->lengths[b - 1], ASHLAR_EINVAL,
+            "rnn: lengths[%zu] of packed rows is %d, longer than the one before it; sort "
+            "the sequences, the longest first",
+            b, (int)batch->lengths[b]);
     }
     return ASHLAR_OK;
 }
@@ -85,6 +91,25 @@ static ashlar_status check_batch(const char *name, const ashlar_rnn_batch *batch
 static const char *const pass_names[] = {"ashlar_rnn_forward", "ashlar_rnn_backward_data",
                                          "ashlar_rnn_backward_weights"};
 ASHLAR_TABLE_IS_FULL(pass_names, ASHLAR_RNN_PASS_COUNT);
+
+/* The rows of x, and of y. */
+static size_t count_rows(const ashlar_rnn_batch *batch) {
+    size_t count = 0;
+    for (size_t b = 0; batch->is_packed && b < batch->batch; b++) {
+        count += (size_t)batch->lengths[b];
+    }
+    return batch->is_packed ? count : ashlar__operand_bytes(batch->steps, batch->batch, 1);
+}
+
+/* Without a device nothing tells what memory is whose, but a misaligned block is one's mistake. */
+static ashlar_status check_alignment(const ashlar_rnn *rnn, const char *name,
+                                     const ashlar_rnn_buffers *b) {
+    const uintptr_t bits = (uintptr_t)b->reserve | (uintptr_t)b->work | (uintptr_t)b->prepared;
+    ASHLAR_FAIL_IF(rnn->device == NULL && bits % ASHLAR_CACHE_LINE != 0, ASHLAR_EINVAL,
+                   "%s: reserve, work and prepared must be aligned to %d bytes", name,
+                   ASHLAR_CACHE_LINE);
+    return ASHLAR_OK;
+}
 
 /* Check the buffers that a pass uses; those of 0 bytes are not used, and not checked. */
 static ashlar_status check_buffers(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
@@ -94,7 +119,7 @@ static ashlar_status check_buffers(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                has_data = pass == ASHLAR_RNN_BACKWARD_DATA;
     const bool has_weights = pass == ASHLAR_RNN_BACKWARD_WEIGHTS;
     const size_t item = ashlar_dtype_bytes(l->config.dtype), B = batch->batch;
-    const size_t rows = ashlar__operand_bytes(batch->steps, B, item);
+    const size_t rows = ashlar__operand_bytes(count_rows(batch), item, 1);
     const size_t x = ashlar__operand_bytes(rows, l->config.input, 1);
     const size_t y = ashlar__operand_bytes(rows, l->output, 1);
     const size_t h = ashlar__operand_bytes(l->pseudo_layers * l->state, B, item);
@@ -123,6 +148,7 @@ static ashlar_status check_buffers(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
         OPERAND(dhx, has_data, h, false),
         OPERAND(dcx, has_data, c, false),
         {0}};
+    ASHLAR_TRY(check_alignment(rnn, pass_names[pass], b));
     return ashlar__check_operands(rnn->device, pass_names[pass], operands);
 }
 

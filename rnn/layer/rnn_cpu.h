@@ -30,6 +30,7 @@ typedef struct ashlar_rnn_cpu_args {
     const int32_t *lengths; /* [B], each 1..T, any order */
     uint64_t dropout_seed;  /* used with dropout and a reserve; forward keeps it in the reserve */
     size_t dropout_first, dropout_stride; /* as in rnn.h */
+    bool rows_are_packed;                 /* x, y, dy and dx have no padding: is_packed in rnn.h */
     ashlar_rnn_buffers b; /* in plain memory; reserve and work are 64-byte aligned */
     bool is_bf16; /* the matrices of b.prepared are bf16; only a step (below) may be given such */
 } ashlar_rnn_cpu_args;
@@ -109,6 +110,7 @@ typedef struct ashlar_rnn_rows {
     bool training;
     bool is_dropping;
     bool is_packed;           /* R and Wp are packed into panels; false: too few steps to gain */
+    bool is_unpadded;         /* the caller's rows are packed rows, in their order */
     bool is_joined;           /* a layer reads a copy of the outputs below it, not the states */
     size_t gate_rows;         /* G*H */
     size_t split, gate_width; /* as above; gate_width is K */
@@ -123,8 +125,11 @@ typedef struct ashlar_rnn_rows {
 /* Sort args->lengths into args->b.work. ashlar__rnn_cpu_sizes() must have accepted the sizes. */
 ashlar_rnn_rows ashlar__rnn_rows_open(const ashlar_rnn_cpu_args *args, bool training);
 
-/* Tell the reserve, at its beginning, that `pass` runs on it. False: it does not hold what the pass
- * reads, so that the pass must not run; the device is lost (ashlar__soft_lose_device()). */
+/* Why a reserve does not hold what `pass` reads, as text of static storage; NULL: it does. */
+const char *ashlar__rnn_reserve_fault(const void *reserve, ashlar_rnn_pass pass);
+
+/* Tell the reserve, at its beginning, that `pass` runs on it. False: it has a fault, so that the
+ * pass must not run; the device is lost (ashlar__soft_lose_device()). */
 bool ashlar__rnn_take_reserve(const ashlar_rnn_cpu_args *args, ashlar_rnn_pass pass);
 
 /* The slice of one pseudo-layer. */

@@ -58,11 +58,6 @@ static uint64_t *kept_seed(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_ar
     return (uint64_t *)(void *)((char *)args->b.reserve + batch->map.seed);
 }
 
-/* Whether no sequence is padded. Packed rows are then the caller's rows, in the same order. */
-static bool is_dense(const ashlar_rnn_rows *batch) {
-    return batch->row_count == batch->steps * batch->batch;
-}
-
 /* The least work that is worth waking a thread for, about ten microseconds: in elements that are
  * copied, and in elements for which random numbers are drawn. */
 enum { COPIED_LEAST = 1 << 15, DROPPED_LEAST = 1 << 13 };
@@ -126,7 +121,7 @@ static const real *packed_rows(const ashlar_rnn_rows *batch, const real *padded,
     if (padded == NULL) {
         return memset(packed, 0, batch->row_count * width * sizeof(real));
     }
-    if (is_dense(batch)) {
+    if (batch->is_unpadded) {
         return padded;
     }
     const row_copy copy = {.batch = batch, .from = padded, .to = packed, .width = width};
@@ -147,7 +142,7 @@ static void write_outputs(const ashlar_rnn_rows *batch, const layer_part *part, 
                            .part = part,
                            .to = y + part->direction * part->state,
                            .width = batch->layout->output};
-    share_steps(&copy, COPIED_LEAST, fill_padded);
+    share_steps(&copy, COPIED_LEAST, batch->is_unpadded ? fill_packed : fill_padded);
 }
 
 /* Write a pseudo-layer's columns of the next layer's input, packed [N, D*P]. */
@@ -376,7 +371,7 @@ void backward_data_pass(const ashlar_rnn_cpu_args *args) {
             backward_pseudo_layer(&batch, args, &part, flow);
         }
         /* Only now may the input's gradient overwrite `rows`, which all directions have read. */
-        real *const into = l == 0 && is_dense(&batch) ? args->b.dx : rows;
+        real *const into = l == 0 && batch.is_unpadded ? args->b.dx : rows;
         for (size_t d = 0; d < config->directions && (l > 0 || args->b.dx != NULL); d++) {
             const layer_part part = open_pseudo_layer(&batch, args, l, d);
             REAL(ashlar__gemm)
@@ -389,7 +384,7 @@ void backward_data_pass(const ashlar_rnn_cpu_args *args) {
         }
         flow = into;
     }
-    if (args->b.dx != NULL && !is_dense(&batch)) {
+    if (args->b.dx != NULL && !batch.is_unpadded) {
         unpack_rows(&batch, flow, config->input, args->b.dx);
     }
 }

@@ -282,6 +282,7 @@ ashlar_rnn_rows ashlar__rnn_rows_open(const ashlar_rnn_cpu_args *args, bool trai
     batch.order = (size_t *)(void *)(work + batch.map.order);
     batch.start = (size_t *)(void *)(work + batch.map.start);
     sort_lengths(&batch, args->lengths);
+    batch.is_unpadded = args->rows_are_packed || batch.row_count == batch.steps * batch.batch;
     batch.shards = count_shards(&batch);
     return batch;
 }
@@ -316,20 +317,24 @@ void ashlar__dropout_draw(const ashlar_dropout_row *row, size_t group,
  * use does not hold by chance. */
 static const uint64_t READY_FOR_DATA = 0x8f1bbcdca953fd4e, READY_FOR_WEIGHTS = 0x6ed9eba1c1059ed0;
 
+const char *ashlar__rnn_reserve_fault(const void *reserve, ashlar_rnn_pass pass) {
+    const uint64_t ready = *(const uint64_t *)reserve;
+    if (pass == ASHLAR_RNN_BACKWARD_DATA && ready != READY_FOR_DATA) {
+        return "rnn: backward_data of a reserve that is spent, or that no forward has filled; run "
+               "a training forward before each backward_data";
+    }
+    return pass == ASHLAR_RNN_BACKWARD_WEIGHTS && ready != READY_FOR_WEIGHTS
+               ? "rnn: backward_weights of a reserve on which backward_data has not run"
+               : NULL;
+}
+
 bool ashlar__rnn_take_reserve(const ashlar_rnn_cpu_args *args, ashlar_rnn_pass pass) {
     uint64_t *ready = args->b.reserve;
-    if (pass == ASHLAR_RNN_FORWARD) {
-        *ready = READY_FOR_DATA;
-    } else if (*ready != (pass == ASHLAR_RNN_BACKWARD_DATA ? READY_FOR_DATA : READY_FOR_WEIGHTS)) {
-        ashlar__soft_lose_device(
-            pass == ASHLAR_RNN_BACKWARD_DATA
-                ? "rnn: backward_data of a reserve that is spent, or that no forward has filled; "
-                  "run "
-                  "a training forward before each backward_data"
-                : "rnn: backward_weights of a reserve on which backward_data has not run");
+    const char *const fault = ashlar__rnn_reserve_fault(ready, pass);
+    if (fault != NULL) {
+        ashlar__soft_lose_device(fault);
         return false;
-    } else {
-        *ready = READY_FOR_WEIGHTS;
     }
+    *ready = pass == ASHLAR_RNN_FORWARD ? READY_FOR_DATA : READY_FOR_WEIGHTS;
     return true;
 }

@@ -326,7 +326,7 @@ def an_optimizer_of_pytorchs_runs_over_the_flat_range():
 def what_the_page_prints_runs():
     with open(SOURCE + "/docs/pytorch.md") as page:
         blocks = re.findall(r"^```python\n(.*?)^```", page.read(), re.M | re.S)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     names = {}
     for block in blocks:
         exec(block, names)

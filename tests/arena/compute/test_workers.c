@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <ashlar/device.h>
+
 #include "tests/check.h"
 
 enum { PIECES = 1000, THREADS = 4 };
@@ -45,6 +47,49 @@ CASE(every_piece_is_done_once) {
             check_work(PIECES);
         }
     }
+}
+
+CASE(programs_choose_how_many_threads) {
+    CHECK(ashlar_set_threads(3, NULL) == ASHLAR_OK);
+    CHECK_ZU(ashlar__workers_count(), 3);
+    CHECK_FAILS(ashlar_set_threads(ASHLAR_WORKERS_MAX + 1, NULL), ASHLAR_EINVAL, "257 threads");
+    CHECK_ZU(ashlar__workers_count(), 3);
+    CHECK(ashlar_set_threads(0, NULL) == ASHLAR_OK);
+}
+
+static size_t lent_count;
+
+typedef struct lent_call {
+    void (*fn)(void *data);
+    void *data;
+} lent_call;
+
+static void *call_lent(void *argument) {
+    const lent_call *const call = argument;
+    call->fn(call->data);
+    return NULL;
+}
+
+static void lend(void (*fn)(void *data), void *data, unsigned threads, unsigned flags) {
+    pthread_t other;
+    lent_call call = {fn, data};
+    lent_count++;
+    CHECK(threads == THREADS && flags == 0);
+    REQUIRE(pthread_create(&other, NULL, call_lent, &call) == 0);
+    fn(data);
+    REQUIRE(pthread_join(other, NULL) == 0);
+}
+
+CASE(programs_may_lend_their_threads) {
+    CHECK(ashlar_set_threads(THREADS, lend) == ASHLAR_OK);
+    check_work(PIECES);
+    check_work(2);
+    CHECK_ZU(lent_count, 2);
+    CHECK(ashlar_set_threads(1, lend) == ASHLAR_OK);
+    check_work(PIECES);
+    CHECK(ashlar_set_threads(0, NULL) == ASHLAR_OK);
+    check_work(PIECES);
+    CHECK_ZU(lent_count, 2);
 }
 
 /* Of the last work that was shared: how many runs it had, and the items of the shortest. */

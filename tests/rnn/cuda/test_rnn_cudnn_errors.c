@@ -114,6 +114,18 @@ static bool arm_host(unsigned n) {
     return is_reached;
 }
 
+CASE(rows_without_padding_are_refused) {
+    const kind k = {.cell = ASHLAR_RNN_LSTM, .directions = 1};
+    const ashlar_rnn_config config = config_of(&SHAPE, &k, ASHLAR_F32);
+    REQUIRE(open_pair(&SHAPE, &k, ASHLAR_F32, &config, true));
+    far.batch.is_packed = true;
+    far.batch.lengths = (const int32_t[]){5, 2, 1};
+    for (int i = 0; i < 3; i++) {
+        CHECK_FAILS(passes[i](far.rnn, &far.batch, &far.all, gpu_stream), ASHLAR_ENOTSUP,
+                    "packed rows are for the CPU");
+    }
+}
+
 CASE(a_pass_that_cudnn_refuses_can_be_tried_again) {
     fail_step(arm_cudnn, ASHLAR_EDRIVER);
 }

@@ -11,4 +11,5 @@ except ImportError as error:
 
 from ashlar_torch import forget_stream, pool, stats, use
 from ._contiguous import Arena, Moved, contiguous
+from ._layers import GRU, LSTM, RNN
 from ._optimizers import SGD, Adagrad, Adam, AdamW, Muon, RMSprop
