@@ -214,7 +214,10 @@ def what_ashlar_does_not_compute_is_pytorchs():
         rnn, x = kinds.GRU(I, H), torch.randn(T, B, I)
         with torch.autocast("cpu", torch.bfloat16):
             narrow = rnn(x)[0]
-        return narrow, rnn(x[:, :0])[0], rnn.bfloat16()(x.bfloat16())[0]
+        compiled = torch.compile(rnn, backend="eager")(x)[0]
+        traced = torch.jit.trace(rnn, x)(x)[0]
+        deaf = kinds.GRU(I, H, 2, dropout=1.0)(x)[0]
+        return narrow, compiled, traced, deaf, rnn(x[:, :0])[0], rnn.bfloat16()(x.bfloat16())[0]
     ours, its = outputs(ashlar.torch), outputs(nn)
     assert all(map(torch.equal, ours, its)) and [y.dtype for y in ours] == [y.dtype for y in its]
 

@@ -170,12 +170,14 @@ def _reorder(states, order):
 
 
 class _Mixin:
-    """What is ours in the three modules, before PyTorch's own class in the order of look-up."""
+    """What is ours in the three modules, before PyTorch's own class in the order of look-up.
+    `_forward` is that class's forward(), by a name that torch.compile can follow."""
 
     def _stack(self):
-        dropout = self.dropout if self.training and self.num_layers > 1 else 0.0
+        drops = self.training and self.num_layers > 1 and self.dropout < 1
         return _stack(self.mode, self.input_size, self.hidden_size, self.num_layers, self.bias,
-                      1 + self.bidirectional, self.proj_size, dropout, self._flat_weights[0].dtype)
+                      1 + self.bidirectional, self.proj_size, self.dropout * drops,
+                      self._flat_weights[0].dtype)
 
     def _are_ours(self, kinds, tensors):
         """Whether ashlar can read the weights, and such tensors."""
@@ -204,14 +206,15 @@ class _Mixin:
         self.flatten_parameters()  # deepcopy() copies parameters one by one
 
     def forward(self, input, hx=None):
+        if torch.compiler.is_compiling() or torch.jit.is_tracing():
+            return self._forward(input, hx)
         self._update_flat_weights()
         is_packed = isinstance(input, PackedSequence)
         x, sizes, order, unsorted = input if is_packed else (input, None, None, None)
         states = () if hx is None else tuple(hx) if self.mode == "LSTM" else (hx,)
         if (not self._are_ours((torch.Tensor, nn.Parameter), (x, *states)) or not x.numel() or
-                self.dropout == 1 or torch.is_autocast_enabled("cpu") or
-                torch.compiler.is_compiling() or torch.jit.is_tracing()):
-            return super().forward(input, hx)
+                self.dropout == 1 or torch.is_autocast_enabled("cpu")):
+            return self._forward(input, hx)
         is_single, time = not is_packed and x.dim() == 2, int(self.batch_first)
         if is_single:
             x, states = x.unsqueeze(1 - time), [s.unsqueeze(1) for s in states]
@@ -256,10 +259,16 @@ class _Mixin:
 class LSTM(_Mixin, nn.LSTM):
     """torch.nn.LSTM, on the CPU by ashlar."""
 
+    _forward = nn.LSTM.forward
+
 
 class GRU(_Mixin, nn.GRU):
     """torch.nn.GRU, on the CPU by ashlar."""
 
+    _forward = nn.GRU.forward
+
 
 class RNN(_Mixin, nn.RNN):
     """torch.nn.RNN, on the CPU by ashlar."""
+
+    _forward = nn.RNN.forward
