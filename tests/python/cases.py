@@ -20,7 +20,7 @@ try:
     import torch
 except ImportError:
     print("1..0 # skip there is no PyTorch")
-    sys.exit(77)
+    sys.exit(0)
 
 CASES = []
 
