@@ -81,7 +81,3 @@ ashlar_cpu_info ashlar_cpu_get_info(void) {
     return (ashlar_cpu_info){.threads = ashlar__workers_count(),
                              .products = ashlar__blas_best()->name};
 }
-
-void ashlar_cpu_set_threads(size_t count) {
-    ashlar__workers_set_count(min_of(count > 0 ? count : 1, ASHLAR_WORKERS_MAX));
-}

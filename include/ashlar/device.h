@@ -275,7 +275,7 @@ typedef void (*ashlar_parallel_fn)(void (*fn)(void *data), void *data, unsigned 
                                    unsigned flags);
 
 /*
- * Which threads share the work that the CPU computes, from now on.
+ * Which threads share the work that the CPU computes, from now on. Results do not depend on it.
  *
  * count      how many, the caller's included, 1..256; 0: the number of the environment's
  *            ASHLAR_THREADS, or of the processors

@@ -78,11 +78,6 @@ typedef struct ashlar_cpu_info {
 
 ASHLAR_API ashlar_cpu_info ashlar_cpu_get_info(void);
 
-/* Set the number of threads. Results do not depend on it.
- *
- * count   1 .., capped at the most there may be; no work may be running */
-ASHLAR_API void ashlar_cpu_set_threads(size_t count);
-
 /* The structures below hold the arguments of one operation. All pointers in them are to device
  * memory; void pointers are to elements of the ops' type. The call copies its structure; buffers
  * are in use until the queued work has run. Each call uses only the fields whose comment names it.

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include <ashlar/device.h>
 #include <ashlar/trace.h>
 
 #include "allocator/base/error.h"
@@ -190,7 +191,7 @@ static int run_command(int argc, char **argv) {
     if (joined != ASHLAR_OK) {
         return ashlar__train_ranks_close(&c, ashlar__train_ranks_fail(&c, program, joined));
     }
-    ashlar_cpu_set_threads(c.threads);
+    ASHLAR_IGNORE(ashlar_set_threads(c.threads, NULL)); /* its range is that of the option */
     c.train.stop = ashlar__interrupt_catch();
     ashlar_device *device = NULL;
     int status = ashlar__program_open_device(program, c.device, &device);

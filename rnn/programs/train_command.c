@@ -82,7 +82,7 @@ static const ashlar_option options[] = {
     FLAG("reproducible", is_reproducible, "the same bits for 1, 2, 4 or 8 ranks"),
     NUMBER("timeout", timeout_s, 1, 86400, "seconds in which ranks wait for each other"),
     FLAG("no-plan", train.without_plan, "serve each block by itself, not from a plan of the step"),
-    NUMBER("threads", threads, 1, 1024, "threads that compute on the CPU"),
+    NUMBER("threads", threads, 1, 256, "threads that compute on the CPU"),
     TEXT("device", "NAME", device, "auto, soft, soft:N, cuda, cuda:N"),
     CHOICE("algorithm", train.algorithm, "on a GPU: standard, static, dynamic, small, auto"),
     FLAG("tf32", train.allows_tf32, "on a GPU: multiply the layers' f32 in TF32"),
