@@ -748,8 +748,13 @@ typedef struct ashlar_model_batch {
                               * captured and serve other lengths */
     size_t sequence_first, sequence_stride; /* as dropout_first and dropout_stride in rnn.h; on an
                                              * axis within another one dropout zeroes others */
-    size_t chunk; /* TRAIN, TEST: time steps of a chunk; 0: not in chunks. In training a chunk's
-                   * forward pass runs twice, so that memory is needed for one chunk only */
+    size_t chunk;  /* TRAIN, TEST: time steps of a chunk; 0: not in chunks. In training each chunk
+                    * goes forward, and then, from the last to the first, backward; what it keeps
+                    * meanwhile lies where `memory` has room for it */
+    size_t memory; /* TRAIN: bytes of device memory that the walk may work in. As much as has no
+                    * room there goes to page-locked host memory in between, or is computed again,
+                    * with the same results to the bit. 0: without chunks all that it needs; with
+                    * chunks the least, so that each goes forward twice */
     /* The states of all recurrent layers, to go on from one batch to the next of a longer text: as
      * a batch before this one left them, and where this one shall leave them. Device memory of
      * carried_bytes (ashlar_model_get_need()) that do not overlap. NULL: as declared; not wanted.

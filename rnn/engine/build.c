@@ -73,6 +73,7 @@ void ashlar_model_destroy(ashlar_model *m) {
         ashlar__host_free(body->loop);
         ashlar_model_destroy(body);
     }
+    ashlar__away_finish(m);
     free_tables(m);
     if (m->root == m) {
         ashlar_arena_destroy(m->arena);

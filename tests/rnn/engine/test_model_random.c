@@ -254,6 +254,35 @@ static void check_chunks(const ashlar_model_batch *plain) {
     }
 }
 
+/* What a walk takes with this memory; 0: it does not run. */
+static size_t need_with(const ashlar_model_batch *plain, size_t memory) {
+    ashlar_model_batch b = *plain;
+    ashlar_model_need need = {0};
+    b.memory = memory;
+    const ashlar_status status = ashlar_model_get_need(model, ASHLAR_WALK_TRAIN, &b, &need);
+    CHECK(status == ASHLAR_OK || status == ASHLAR_ENOMEM);
+    return status == ASHLAR_OK ? need.plan_bytes : 0;
+}
+
+/* In any memory that a walk runs in, chunks have the same bits; in less it says what it needs. */
+static void check_memory(const ashlar_model_batch *plain) {
+    ashlar_model_batch b = *plain;
+    b.weight = 1.0 / 7;
+    b.chunk = 1 + below(b.steps - 1);
+    const size_t least = need_with(&b, 0), whole = need_with(&b, SIZE_MAX);
+    (void)run(ASHLAR_WALK_TRAIN, &b);
+    expect();
+    for (size_t i = 0; i < 6; i++) {
+        b.memory = i == 0 ? SIZE_MAX : least + (i == 1 ? 0 : below(whole - least + 1));
+        (void)run(ASHLAR_WALK_TRAIN, &b);
+        check_same(0);
+        CHECK(need_with(&b, b.memory) <= b.memory);
+    }
+    b.memory = least - 1;
+    CHECK(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]) == ASHLAR_ENOMEM);
+    CHECK_HAS(ashlar_error_detail(), "needs at least");
+}
+
 /* The batch's steps from `first` on, with lengths that may be 0 in device memory. */
 static ashlar_model_batch window_of(const ashlar_model_batch *whole, size_t first, size_t steps,
                                     const void **inputs, int32_t *lengths, int32_t *far) {
@@ -380,6 +409,10 @@ static void check_capture(const ashlar_model_batch *plain) {
     b.weight_at = &values->weight;
     b.seed_at = &values->seed;
     b.chunk = eager.chunk = may_chunk ? below(T) : 0;
+    if (b.chunk > 0 && chance(2)) {
+        const size_t least = need_with(&b, 0);
+        b.memory = least + below(need_with(&b, SIZE_MAX) - least + 1);
+    }
     REQUIRE(ashlar_model_dry_run(model, ASHLAR_WALK_TRAIN, &b, streams[0], NULL) == ASHLAR_OK);
     REQUIRE(ashlar_graph_begin(device, streams[0], &graph) == ASHLAR_OK);
     CHECK(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]) == ASHLAR_OK);
@@ -505,6 +538,7 @@ static void check_model(uint64_t seed) {
     check_gradients(&b, CHECKED, is_target);
     if (may_chunk && T > 1) {
         check_chunks(&b);
+        check_memory(&b);
         check_windows(&b);
     }
     if (B > 1 && !(drawn.words > 0 && has_dropout)) {
