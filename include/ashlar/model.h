@@ -884,6 +884,30 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_get_need(ashlar_model *m
                                                                  const ashlar_model_batch *batch,
                                                                  ashlar_model_need *out);
 
+/* How fast a device works, from which the tiers of a walk in too little memory are chosen. 0: about
+ * as an H200 does. Results do not depend on it. */
+typedef struct ashlar_model_rates {
+    double flops;                 /* in a second */
+    double memory_bytes;          /* read and written in a second, on the device */
+    double out_bytes, back_bytes; /* copied in a second to page-locked memory, and back */
+} ashlar_model_rates;
+
+/* Choose by these rates from here on. Errors: ASHLAR_EINVAL (negative, or not finite). */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_set_rates(ashlar_model *model,
+                                                                  const ashlar_model_rates *rates);
+
+/* What becomes, between its forward and its backward pass, of what a training walk keeps. */
+typedef struct ashlar_model_tiers {
+    size_t resident_bytes, host_bytes, recomputed_bytes;
+    size_t least_bytes; /* no walk with less memory: batch->memory */
+    double time;        /* that it is expected to take, of the time with enough memory */
+} ashlar_model_tiers;
+
+/* Choose, or tell what was chosen for batches of this shape. Errors: as of ashlar_model_run(). */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_get_tiers(ashlar_model *model,
+                                                                  const ashlar_model_batch *batch,
+                                                                  ashlar_model_tiers *out);
+
 /* A buffer of a walk. It is live in the phases first .. last. */
 typedef struct ashlar_model_buffer {
     const char *operation; /* that it belongs to */

@@ -51,41 +51,6 @@ static void go_to_chunk(ashlar_walking *w, size_t index) {
     e->lengths = lengths == NULL ? NULL : w->clipped;
 }
 
-/* ---- tiers ---- */
-
-static ashlar_status new_tiers(const ashlar_walking *w, ashlar_walk_tiers **out) {
-    const size_t count = w->chunk_count, slots = w->plan->slot_count;
-    ashlar_walk_tiers *t = ashlar__host_calloc(1, sizeof *t + count);
-    ASHLAR_FAIL_IF(t == NULL, ASHLAR_EHOSTMEM, "no host memory for the tiers of %zu chunks", count);
-    *t = (ashlar_walk_tiers){.batch = w->batch.batch,
-                             .chunk = w->plan->shape.chunk,
-                             .chunk_count = count,
-                             .slot_count = slots};
-    for (size_t i = 0; i < count; i++) {
-        t->of[i] = i + 1 == count || slots == 0 ? ASHLAR_TIER_RECOMPUTED
-                   : i + 1 + slots >= count     ? ASHLAR_TIER_RESIDENT
-                                                : ASHLAR_TIER_HOST;
-    }
-    *out = t;
-    return ASHLAR_OK;
-}
-
-static ashlar_status get_tiers(const ashlar_walking *w, const ashlar_walk_tiers **out) {
-    ashlar_walk_tiers *t = w->table->tiers;
-    while (t != NULL &&
-           (t->batch != w->batch.batch || t->chunk != w->plan->shape.chunk ||
-            t->chunk_count != w->chunk_count || t->slot_count != w->plan->slot_count)) {
-        t = t->next;
-    }
-    if (t == NULL) {
-        ASHLAR_TRY(new_tiers(w, &t));
-        t->next = w->table->tiers;
-        w->table->tiers = t;
-    }
-    *out = t;
-    return ASHLAR_OK;
-}
-
 /* ---- slots ---- */
 
 /* A slot, and where in host memory the chunk that went there as number `away` lies. */
@@ -197,7 +162,7 @@ static ashlar_status train(chunks *c) {
 static ashlar_status run(chunks *c) {
     ashlar_walking *w = c->w;
     if (w->table->key.walk == ASHLAR_WALK_TRAIN) {
-        ashlar_status status = get_tiers(w, &c->tiers);
+        ashlar_status status = ashlar__walk_tiers_get(w, &c->tiers);
         ASHLAR_THEN(status, train(c));
         return status == ASHLAR_OK || w->plan->host_bytes == 0
                    ? status

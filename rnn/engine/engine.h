@@ -142,7 +142,8 @@ enum {
 typedef struct ashlar_walk_tiers {
     struct ashlar_walk_tiers *next;
     size_t batch, chunk, chunk_count, slot_count; /* of the walks */
-    unsigned char of[];                           /* [chunk_count] an ashlar_tier */
+    ashlar_tiers_choice choice;
+    unsigned char of[]; /* [chunk_count] an ashlar_tier */
 } ashlar_walk_tiers;
 
 typedef struct ashlar_walk_table {
@@ -227,6 +228,7 @@ struct ashlar_model {
     bool prepares_bf16;
     ashlar_walk_table *tables;
     ashlar_away away;
+    ashlar_model_rates rates; /* of the root */
 };
 
 /* Make a model around `root`'s device and weights; NULL: a model with its own. */
@@ -268,6 +270,9 @@ ashlar_tensor *ashlar__model_one(ashlar_model *model, const ashlar_operation *op
 
 /* Declare a weight, or find the one of that name; ASHLAR_NO_INDEX after a failure. */
 size_t ashlar__model_weight(ashlar_model *model, const ashlar_model_weight *weight);
+
+/* Drop the tables, so that all are made anew. */
+void ashlar__model_drop_tables(ashlar_model *model);
 
 /* Whether optimizers leave alone what is frozen here: what a program set in the arena since may
  * have undone it. Errors: ASHLAR_EINVAL. */
@@ -313,6 +318,14 @@ void ashlar__walk_extents(const ashlar_model *model, const ashlar_walk_shape *sh
 /* Bytes of a tensor; SIZE_MAX: more than can be addressed. */
 size_t ashlar__walk_tensor_bytes(const ashlar_tensor *tensor,
                                  const ashlar_extent extents[ASHLAR_AXIS_MAX]);
+
+/* The tiers of the chunks of a training walk, chosen when they are first asked for. Errors: those
+ * of ashlar__tiers_choose(). */
+struct ashlar_walking;
+ASHLAR_MUST_CHECK ashlar_status ashlar__walk_tiers_get(const struct ashlar_walking *walking,
+                                                       const ashlar_walk_tiers **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__walk_tiers_tell(const struct ashlar_walking *walking,
+                                                        ashlar_model_tiers *out);
 
 /* ---- what is on the host for a while ---- */
 

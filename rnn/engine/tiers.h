@@ -23,8 +23,8 @@
  * with last_forward <= out_end < back_begin <= first_backward. Items of a group that is computed
  * again are all RECOMPUTED, and no other.
  *
- * Three engines work at the same time, each in order: the device's work, copies out by
- * last_forward, copies back by back_begin, then first_backward. Time passes by these rules:
+ * Three engines work at the same time, each in order: the device's work by moments, copies out by
+ * last_forward, copies back by first_backward; equal ones by number. Time passes by these rules:
  *
  *   the place of moment k is free when moment k - 1 and all copies out with out_end < k are over
  *   a copy back begins when the place of moment back_begin is free, its own copy out and the copy

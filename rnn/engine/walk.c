@@ -440,6 +440,13 @@ ashlar_status ashlar_model_get_need(ashlar_model *m, ashlar_walk walk,
     return ASHLAR_OK;
 }
 
+ashlar_status ashlar_model_get_tiers(ashlar_model *m, const ashlar_model_batch *batch,
+                                     ashlar_model_tiers *out) {
+    ashlar_walking w;
+    ASHLAR_TRY(prepare(m, ASHLAR_WALK_TRAIN, batch, NULL, &w));
+    return ashlar__walk_tiers_tell(&w, out);
+}
+
 ashlar_status ashlar_model_list_buffers(ashlar_model *m, ashlar_walk walk,
                                         const ashlar_model_batch *batch, ashlar_model_buffer *out,
                                         size_t capacity, size_t *count) {

@@ -11,6 +11,7 @@ enum { TENSORS = 40, OUTPUTS = 2, CHECKED = 24, BUFFERS = 600 };
 static ashlar_tensor *vectors[TENSORS]; /* that are no states */
 static size_t vector_count;
 static bool is_target[INPUTS], may_chunk, has_dropout;
+static bool is_local; /* models are drawn that can be computed in chunks, with a layer */
 
 static bool chance(size_t of) {
     return below(of) == 0;
@@ -79,7 +80,7 @@ static void add_rnn(void) {
                            .layers = 1 + below(2),
                            .cell = (ashlar_rnn_cell)below(ASHLAR_RNN_CELL_COUNT),
                            .bias = (ashlar_rnn_bias)below(4),
-                           .directions = 1 + below(2)};
+                           .directions = is_local ? 1 : 1 + below(2)};
     const size_t stack = c.layers * c.directions;
     const bool is_lstm = c.cell == ASHLAR_RNN_LSTM;
     ashlar_rnn_states states = {0};
@@ -97,11 +98,11 @@ static void add_rnn(void) {
     }
     const ashlar_rnn_result r = ashlar_model_rnn(model, name_of("rnn"), x, &c, &states);
     made(r.y);
-    if (chance(3)) {
+    if (!is_local && chance(3)) {
         made(ashlar_model_last_layer(model, r.h));
         may_chunk = false;
     }
-    if (chance(4)) { /* another layer goes on from these states */
+    if (!is_local && chance(4)) { /* another layer goes on from these states */
         const ashlar_rnn_states next = {r.h, r.c};
         made(ashlar_model_rnn(model, name_of("next"), draw_like(x, false), &c, &next).y);
         may_chunk = false;
@@ -208,12 +209,13 @@ static void add_loss(ashlar_tensor *x) {
 static void draw_model(void) {
     static void (*const adders[])(void) = {add_embedding, add_linear,  add_linear,  add_rnn,
                                            add_rnn,       add_element, add_element, add_scale,
-                                           add_columns,   add_pool,    add_dropout, add_loop};
+                                           add_columns,   add_dropout, add_pool,    add_loop};
+    const size_t count = sizeof adders / sizeof adders[0] - (is_local ? 2 : 0);
     vector_count = 0;
     memset(is_target, 0, sizeof is_target);
     has_dropout = false;
     may_chunk = true;
-    if (chance(4)) {
+    if (!is_local && chance(4)) {
         drawn.nested = ashlar_model_axis(model, ASHLAR_AXIS_TIME);
         drawn.words = 1 + below(WORDS);
         may_chunk = false;
@@ -223,7 +225,10 @@ static void draw_model(void) {
         made(input(ASHLAR_AXIS_TIME, 1 + below(4), 0));
     }
     for (size_t i = 2 + below(7); i-- > 0;) {
-        adders[below(sizeof adders / sizeof adders[0])]();
+        adders[below(count)]();
+    }
+    if (is_local) {
+        add_rnn();
     }
     add_linear();
     add_loss(vectors[vector_count - 1]);
@@ -264,19 +269,31 @@ static size_t need_with(const ashlar_model_batch *plain, size_t memory) {
     return status == ASHLAR_OK ? need.plan_bytes : 0;
 }
 
+static size_t tiers_seen[2]; /* walks with something on the host; computed again */
+
 /* In any memory that a walk runs in, chunks have the same bits; in less it says what it needs. */
 static void check_memory(const ashlar_model_batch *plain) {
     ashlar_model_batch b = *plain;
     b.weight = 1.0 / 7;
-    b.chunk = 1 + below(b.steps - 1);
+    b.chunk = 1 + below(b.steps / 3);
     const size_t least = need_with(&b, 0), whole = need_with(&b, SIZE_MAX);
+    ashlar_model_tiers tiers = {0};
     (void)run(ASHLAR_WALK_TRAIN, &b);
     expect();
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < 5; i++) {
+        static const double copies[] = {1e6, 5e7, 1e8, 2e8, 4e8, 1e9, 1e12};
+        const ashlar_model_rates rates = {.out_bytes = copies[below(7)],
+                                          .back_bytes = copies[below(7)]};
+        CHECK(ashlar_model_set_rates(model, &rates) == ASHLAR_OK);
         b.memory = i == 0 ? SIZE_MAX : least + (i == 1 ? 0 : below(whole - least + 1));
         (void)run(ASHLAR_WALK_TRAIN, &b);
         check_same(0);
         CHECK(need_with(&b, b.memory) <= b.memory);
+        CHECK(ashlar_model_get_tiers(model, &b, &tiers) == ASHLAR_OK);
+        CHECK_ZU(tiers.least_bytes, least);
+        CHECK(tiers.time >= 1 && (i > 0 || tiers.time == 1));
+        tiers_seen[0] += tiers.host_bytes > 0;
+        tiers_seen[1] += tiers.recomputed_bytes > 0;
     }
     b.memory = least - 1;
     CHECK(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]) == ASHLAR_ENOMEM);
@@ -538,7 +555,6 @@ static void check_model(uint64_t seed) {
     check_gradients(&b, CHECKED, is_target);
     if (may_chunk && T > 1) {
         check_chunks(&b);
-        check_memory(&b);
         check_windows(&b);
     }
     if (B > 1 && !(drawn.words > 0 && has_dropout)) {
@@ -563,6 +579,22 @@ CASE(whatever_the_model_its_walks_compute_the_same) {
             printf("# seed %llu\n", (unsigned long long)seed);
         }
     }
+}
+
+CASE(in_any_memory_the_bits_are_the_same) {
+    is_local = true;
+    for (uint64_t seed = 1; seed <= CHECK_SANITIZED(300, 20); seed++) {
+        const int before = check_failed;
+        REQUIRE(open_drawn(seed));
+        const ashlar_model_batch b = draw_batch(6 + below(30), 1 + below(5), !chance(4));
+        check_memory(&b);
+        close_model();
+        if (check_failed > before) {
+            printf("# seed %llu\n", (unsigned long long)seed);
+        }
+    }
+    is_local = false;
+    CHECK(tiers_seen[0] >= 10 && tiers_seen[1] >= 10);
 }
 
 CASE(the_bits_are_the_same_on_any_number_of_threads) {
