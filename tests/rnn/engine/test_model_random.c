@@ -271,6 +271,25 @@ static size_t need_with(const ashlar_model_batch *plain, size_t memory) {
 
 static size_t tiers_seen[2]; /* walks with something on the host; computed again */
 
+/* Give chunks other tiers than were chosen: as many as may be on the host, from any of them, and
+ * fewer residents than slots. */
+static void shuffle_tiers(void) {
+    for (ashlar_walk_table *t = model->tables; t != NULL; t = t->next) {
+        for (ashlar_walk_tiers *tiers = t->tiers; tiers != NULL; tiers = tiers->next) {
+            const size_t slots = tiers->slot_count, others = tiers->chunk_count - 1;
+            size_t residents = slots > 0 ? below(slots) : 0, away = slots > 0 ? others - slots : 0;
+            for (size_t i = others; i-- > 0;) {
+                const bool stays = residents > 0 && chance(2), leaves = away > 0 && !chance(4);
+                residents -= stays;
+                away -= !stays && leaves;
+                tiers->of[i] = (unsigned char)(stays    ? ASHLAR_TIER_RESIDENT
+                                               : leaves ? ASHLAR_TIER_HOST
+                                                        : ASHLAR_TIER_RECOMPUTED);
+            }
+        }
+    }
+}
+
 /* In any memory that a walk runs in, chunks have the same bits; in less it says what it needs. */
 static void check_memory(const ashlar_model_batch *plain) {
     ashlar_model_batch b = *plain;
@@ -294,6 +313,9 @@ static void check_memory(const ashlar_model_batch *plain) {
         CHECK(tiers.time >= 1 && (i > 0 || tiers.time == 1));
         tiers_seen[0] += tiers.host_bytes > 0;
         tiers_seen[1] += tiers.recomputed_bytes > 0;
+        shuffle_tiers();
+        (void)run(ASHLAR_WALK_TRAIN, &b);
+        check_same(0);
     }
     b.memory = least - 1;
     CHECK(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]) == ASHLAR_ENOMEM);
