@@ -46,6 +46,13 @@ static double flops_of(const ashlar_model *m, const ashlar_node *node, double po
     return flops;
 }
 
+/* One behind the other, in a time step. */
+static double steps_of(const ashlar_model *m, const ashlar_node *node) {
+    const ashlar_rnn_layout *layout =
+        node->weight_count > 0 ? m->root->weights[node->weights[0]].layout : NULL;
+    return layout != NULL ? (double)layout->pseudo_layers : node->body != NULL ? 1 : 0;
+}
+
 static double phase_ns(const ashlar_model *m, const ashlar_walk_table *t,
                        const ashlar_walk_plan *plan, size_t p,
                        const ashlar_extent extents[ASHLAR_AXIS_MAX]) {
@@ -64,7 +71,7 @@ static double phase_ns(const ashlar_model *m, const ashlar_walk_table *t,
     }
     const double flops = flops_of(m, node, (double)e->steps * (double)e->rows) *
                          (is_forward || node->operation.has_weights_phase ? 1 : 2);
-    const double steps = node->operation.carries || node->body != NULL ? (double)e->steps : 0;
+    const double steps = steps_of(m, node) * (double)e->steps;
     return fmin(NS_MOST, 1e9 * flops / rate_of(r->flops, USUAL_RATES.flops) +
                              1e9 * bytes / rate_of(r->memory_bytes, USUAL_RATES.memory_bytes) +
                              CALL_NS + STEP_NS * steps);
