@@ -908,7 +908,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_get_tiers(ashlar_model *
                                                                   const ashlar_model_batch *batch,
                                                                   ashlar_model_tiers *out);
 
-/* A buffer of a walk. It is live in the phases first .. last. */
+/* A buffer of a walk. It is live in the phases first .. last. One that is on the host in between is
+ * listed twice. */
 typedef struct ashlar_model_buffer {
     const char *operation; /* that it belongs to */
     const char *role;      /* static: "value", "gradient", "kept", "workspace", ... */

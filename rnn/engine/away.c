@@ -13,8 +13,9 @@ void ashlar__away_need(ashlar_model *m, const ashlar_walk_plan *plan) {
     if (plan->host_bytes > a->needed_bytes) {
         a->needed_bytes = plan->host_bytes;
     }
-    if (plan->host_bytes > 0 && plan->slot_count > a->needed_events) {
-        a->needed_events = plan->slot_count;
+    const size_t events = plan->slot_count > 0 ? plan->slot_count : plan->move_count;
+    if (plan->host_bytes > 0 && events > a->needed_events) {
+        a->needed_events = events;
     }
 }
 
@@ -99,6 +100,10 @@ ashlar_status ashlar__away_send(const ashlar_model *m, const ashlar_away_place *
     ASHLAR_TRY(follow(m, a->out, stream));
     ASHLAR_TRY(ashlar_copy_to_host(m->device, a->host + p->host, p->device, p->bytes, a->out));
     return ashlar_event_record(m->device, p->event, a->out);
+}
+
+ashlar_status ashlar__away_follow(const ashlar_model *m, ashlar_stream stream) {
+    return follow(m, m->away.back, stream);
 }
 
 ashlar_status ashlar__away_turn(const ashlar_model *m) {

@@ -78,18 +78,26 @@ static double phase_ns(const ashlar_model *m, const ashlar_walk_table *t,
 }
 
 /* Of the phases first .. end - 1, in a whole chunk. */
-static uint64_t phases_ns(const ashlar_walking *w, size_t first, size_t end) {
-    ashlar_walk_shape shape = w->plan->shape;
+uint64_t ashlar__walk_phases_ns(const ashlar_model *m, const ashlar_walk_table *t,
+                                const ashlar_walk_plan *plan, size_t first, size_t end) {
+    ashlar_walk_shape shape = plan->shape;
     ashlar_extent extents[ASHLAR_AXIS_MAX];
     double ns = 0;
     if (shape.chunk > 0) {
         shape.steps[ASHLAR_AXIS_TIME] = shape.chunk;
     }
-    ashlar__walk_extents(w->model, &shape, extents);
+    ashlar__walk_extents(m, &shape, extents);
     for (size_t p = first; p < end; p++) {
-        ns += phase_ns(w->model, w->table, w->plan, p, extents);
+        ns += phase_ns(m, t, plan, p, extents);
     }
     return (uint64_t)ns;
+}
+
+void ashlar__walk_copy_rates(const ashlar_model *m, ashlar_tiers_table *out) {
+    const ashlar_model_rates *r = &m->root->rates;
+    out->out_bytes_per_us = (uint64_t)rate_of(r->out_bytes, USUAL_RATES.out_bytes) / BYTES_OF_US;
+    out->back_bytes_per_us = (uint64_t)rate_of(r->back_bytes, USUAL_RATES.back_bytes) / BYTES_OF_US;
+    out->copy_ns = COPY_NS;
 }
 
 /* ---- the tiers of chunks ---- */
@@ -108,9 +116,9 @@ typedef struct arrays {
 static ashlar_tiers_table fill_chunks(const ashlar_walking *w, const arrays *a) {
     const size_t n = w->chunk_count, kept = w->plan->kept_bytes;
     const size_t one = w->plan->bytes - w->plan->slot_count * kept;
-    const ashlar_model_rates *r = &w->model->root->rates;
-    const uint64_t early = phases_ns(w, 0, w->table->split);
-    const uint64_t late = phases_ns(w, w->table->split, w->table->phase_count);
+    const size_t split = w->table->split, end = w->table->phase_count;
+    const uint64_t early = ashlar__walk_phases_ns(w->model, w->table, w->plan, 0, split);
+    const uint64_t late = ashlar__walk_phases_ns(w->model, w->table, w->plan, split, end);
     for (size_t k = 0; k + 1 < 2 * n; k++) {
         a->moments[k] = (ashlar_tiers_moment){(k < n ? early : 0) + (k + 1 < n ? 0 : late), one};
     }
@@ -119,16 +127,14 @@ static ashlar_tiers_table fill_chunks(const ashlar_walking *w, const arrays *a) 
         a->items[i] = (ashlar_tiers_item){kept, i, i, i, back, back};
         a->groups[i] = (ashlar_tiers_group){early, one, true};
     }
-    return (ashlar_tiers_table){
-        .moments = a->moments,
-        .moment_count = 2 * n - 1,
-        .items = a->items,
-        .item_count = n - 1,
-        .groups = a->groups,
-        .group_count = n - 1,
-        .out_bytes_per_us = (uint64_t)rate_of(r->out_bytes, USUAL_RATES.out_bytes) / BYTES_OF_US,
-        .back_bytes_per_us = (uint64_t)rate_of(r->back_bytes, USUAL_RATES.back_bytes) / BYTES_OF_US,
-        .copy_ns = COPY_NS};
+    ashlar_tiers_table table = {.moments = a->moments,
+                                .moment_count = 2 * n - 1,
+                                .items = a->items,
+                                .item_count = n - 1,
+                                .groups = a->groups,
+                                .group_count = n - 1};
+    ashlar__walk_copy_rates(w->model, &table);
+    return table;
 }
 
 /* Without slots there is no choice: all goes forward twice in the room for one chunk. */
@@ -204,6 +210,12 @@ ashlar_status ashlar__walk_tiers_tell(const ashlar_walking *w, ashlar_model_tier
     const size_t kept = w->plan->kept_bytes;
     *out = (ashlar_model_tiers){.least_bytes = w->plan->bytes, .time = 1};
     if (!w->table->key.is_cut) {
+        ASHLAR_TRY(ashlar__moves_least(w, &out->least_bytes, &out->resident_bytes));
+        out->host_bytes = w->plan->choice.bytes[ASHLAR_TIER_HOST];
+        out->resident_bytes -= out->host_bytes;
+        out->time = w->plan->move_count > 0
+                        ? (double)w->plan->choice.ns / (double)w->plan->choice.compute_ns
+                        : 1;
         return ASHLAR_OK;
     }
     ASHLAR_TRY(ashlar__walk_tiers_get(w, &t));

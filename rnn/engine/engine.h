@@ -63,6 +63,7 @@ typedef struct ashlar_walk_buffer {
     const char *role;
     size_t first, last;
     size_t home;
+    size_t pause, resume; /* of a home: the phases around its longest idle time; equal: none */
 } ashlar_walk_buffer;
 
 /* The phase in which an operation writes the gradients of its inputs. */
@@ -116,7 +117,17 @@ typedef struct ashlar_walk_place {
     size_t kept_at;       /* is_kept: its offset in what is kept from before the split until behind
                            * it; that may be in the walk's block too, at `offset` (ashlar_walking) */
     bool is_kept;
+    uint32_t move; /* 1 + the number of its move; 0: it stays */
 } ashlar_walk_place;
+
+/* A buffer that is on the host for a while, in a walk that is not cut: sent behind phase `pause`
+ * of its buffer, whose place is free behind phase out_end, and fetched before phase back_begin. */
+typedef struct ashlar_walk_move {
+    size_t buffer;
+    size_t pause, out_end, back_begin, resume; /* phases */
+    size_t back_at;                            /* offset from then on */
+    size_t host;                               /* offset there */
+} ashlar_walk_move;
 
 /* Offsets of the table's buffers for one shape. */
 typedef struct ashlar_walk_plan {
@@ -127,6 +138,9 @@ typedef struct ashlar_walk_plan {
     size_t back_bytes; /* of a loop's body: for what is used behind the split; `bytes`: before */
     size_t slots_at, slot_count; /* of chunks: room for what so many others keep */
     size_t host_bytes;           /* page-locked, meanwhile */
+    ashlar_walk_move *moves;     /* [move_count] in the order of `resume` */
+    size_t move_count;
+    ashlar_tiers_choice choice; /* of a walk with moves */
     size_t carried;     /* bytes of a set of carried states */
     size_t *carried_at; /* [nodes] offsets in it; in this block of memory, behind `places` */
     ashlar_walk_place places[]; /* [buffers] */
@@ -158,6 +172,7 @@ typedef struct ashlar_walk_table {
     ashlar_walk_node *nodes;                  /* [model->node_count] */
     ashlar_walk_tensor *tensors;              /* [model->tensor_count] */
     size_t lengths[ASHLAR_AXIS_MAX], borders; /* numbers of buffers */
+    unsigned char *uses; /* [buffers, phases] while it is made: where a buffer is used */
     ashlar_walk_plan *plans[ASHLAR_PLAN_BUCKETS];
     ashlar_walk_tiers *tiers;
 } ashlar_walk_table;
@@ -347,7 +362,9 @@ typedef struct ashlar_away_place {
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_send(const ashlar_model *model,
                                                   const ashlar_away_place *place,
                                                   ashlar_stream stream);
-/* Let copies back begin behind all copies out so far. */
+/* Let copies back begin behind what is queued on `stream` now; behind all copies out so far. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_follow(const ashlar_model *model,
+                                                    ashlar_stream stream);
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_turn(const ashlar_model *model);
 /* Queue the copy back, if it `waits` behind what the place's event says, which says then when it is
  * over. */
@@ -373,6 +390,7 @@ typedef struct ashlar_walking {
     int32_t *clipped;                       /* [rows] host lengths of the present chunk */
     /* The present chunk; without chunks the only one. */
     size_t chunk, chunk_count, first_step;
+    size_t phase;  /* the present one, where buffers move */
     bool is_early; /* its phases before the split alone; the states behind it are wanted */
 } ashlar_walking;
 
@@ -384,10 +402,28 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__model_walk(ashlar_model *model, ashlar_w
 /* Where a buffer lies; NULL: it is not needed. */
 static inline void *ashlar__walk_at(const ashlar_walking *w, size_t buffer) {
     const ashlar_walk_place *place = buffer == ASHLAR_NO_INDEX ? NULL : &w->plan->places[buffer];
-    return place == NULL || place->bytes == 0  ? NULL
-           : place->is_kept && w->kept != NULL ? w->kept + place->kept_at
-                                               : w->block + place->offset;
+    const ashlar_walk_move *move =
+        place == NULL || place->move == 0 ? NULL : &w->plan->moves[place->move - 1];
+    return place == NULL || place->bytes == 0             ? NULL
+           : move != NULL && w->phase >= move->back_begin ? w->block + move->back_at
+           : place->is_kept && w->kept != NULL            ? w->kept + place->kept_at
+                                                          : w->block + place->offset;
 }
+
+/* Plan a training walk that is not cut in the memory of its shape, which is less than it takes; the
+ * plan has its places without moves (moves.c). Errors: ASHLAR_ENOMEM, and those of ashlar_pack().
+ * _least: the least memory of such a plan. _queue: queue such a walk. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__moves_plan(const ashlar_model *model,
+                                                   const ashlar_walk_table *table,
+                                                   ashlar_walk_plan *plan);
+ASHLAR_MUST_CHECK ashlar_status ashlar__moves_least(const ashlar_walking *walking, size_t *bytes,
+                                                    size_t *resident);
+ASHLAR_MUST_CHECK ashlar_status ashlar__moves_queue(ashlar_walking *walking);
+
+/* What phases take in a device's time, in nanoseconds; the rates of its copies (choice.c). */
+uint64_t ashlar__walk_phases_ns(const ashlar_model *model, const ashlar_walk_table *table,
+                                const ashlar_walk_plan *plan, size_t first, size_t end);
+void ashlar__walk_copy_rates(const ashlar_model *model, ashlar_tiers_table *out);
 
 /* Queue a walk of several chunks (chunks.c). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__walk_chunks(ashlar_walking *walking);

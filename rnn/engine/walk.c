@@ -384,6 +384,9 @@ static ashlar_status queue_all(ashlar_walking *w) {
         ASHLAR_TRY(queue_lengths(w, axis));
     }
     ASHLAR_TRY(clear_gradients(w));
+    if (w->plan->move_count > 0) {
+        return ashlar__moves_queue(w);
+    }
     if (w->chunk_count == 1) {
         return ashlar__walk_queue(w, 0, w->table->phase_count);
     }
@@ -447,6 +450,20 @@ ashlar_status ashlar_model_get_tiers(ashlar_model *m, const ashlar_model_batch *
     return ashlar__walk_tiers_tell(&w, out);
 }
 
+/* A buffer in the phases first .. last, at `offset`. */
+static ashlar_model_buffer entry_of(const ashlar_walking *w, size_t i, size_t offset, size_t first,
+                                    size_t last) {
+    const ashlar_walk_buffer *b = &w->table->buffers[i];
+    return (ashlar_model_buffer){.operation = b->tensor != NULL ? b->tensor->name
+                                              : b->node != NULL ? b->node->name
+                                                                : "",
+                                 .role = b->role,
+                                 .offset = offset,
+                                 .bytes = w->plan->places[i].bytes,
+                                 .first = first,
+                                 .last = last};
+}
+
 ashlar_status ashlar_model_list_buffers(ashlar_model *m, ashlar_walk walk,
                                         const ashlar_model_batch *batch, ashlar_model_buffer *out,
                                         size_t capacity, size_t *count) {
@@ -455,18 +472,21 @@ ashlar_status ashlar_model_list_buffers(ashlar_model *m, ashlar_walk walk,
     *count = 0;
     for (size_t i = 0; i < w.table->buffer_count; i++) {
         const ashlar_walk_buffer *b = &w.table->buffers[i];
-        if (w.plan->places[i].bytes > 0) {
-            if (*count < capacity && out != NULL) {
-                out[*count] = (ashlar_model_buffer){.operation = b->tensor != NULL ? b->tensor->name
-                                                                 : b->node != NULL ? b->node->name
-                                                                                   : "",
-                                                    .role = b->role,
-                                                    .offset = w.plan->places[i].offset,
-                                                    .bytes = w.plan->places[i].bytes,
-                                                    .first = b->first,
-                                                    .last = b->last};
-            }
-            ++*count;
+        const ashlar_walk_place *p = &w.plan->places[i];
+        const ashlar_walk_move *move = p->move == 0 ? NULL : &w.plan->moves[p->move - 1];
+        const bool is_before = move == NULL || b->first <= move->pause;
+        const bool is_behind = move != NULL && b->last >= move->resume;
+        const ashlar_model_buffer before =
+            entry_of(&w, i, p->offset, b->first, is_behind ? move->out_end : b->last);
+        const ashlar_model_buffer behind =
+            is_behind
+                ? entry_of(&w, i, move->back_at, is_before ? move->back_begin : b->first, b->last)
+                : before;
+        if (p->bytes > 0 && is_before && (*count)++ < capacity && out != NULL) {
+            out[*count - 1] = before;
+        }
+        if (p->bytes > 0 && is_behind && (*count)++ < capacity && out != NULL) {
+            out[*count - 1] = behind;
         }
     }
     return ASHLAR_OK;
