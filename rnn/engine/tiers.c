@@ -1,6 +1,5 @@
 /* tiers.c - the choice of tiers (tiers.h): the time that tiers take, by going through the moments
- * once; candidates by the order in which the backward needs items; better ones beside the best; on
- * small tables all. */
+ * once; a bound; candidates, in which what the backward needs first stays; on small tables all. */
 #include "rnn/engine/tiers.h"
 
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 #include "allocator/base/host.h"
 
 /* How much work a choice may be: moments and items that are gone through. */
-static const uint64_t WORK_MAX = UINT64_C(60000000);
+static const uint64_t WORK_MAX = UINT64_C(40000000);
 static const uint64_t NO_ROOM = UINT64_MAX; /* as a time: these tiers do not fit */
 enum { NS_PER_US = 1000, BRANCH_ITEMS_MAX = 64 };
 
@@ -46,7 +45,7 @@ typedef struct choosing {
     ashlar_tiers_place *places;          /* of the last tiers that were looked at */
     ashlar_tiers_place *best;
     size_t *words; /* the block of the arrays above */
-    away *scratch; /* [groups] */
+    away *away;    /* [groups] scratch */
     profile live;
     uint64_t best_ns, bound_ns, compute_ns;
     size_t best_moved; /* bytes that do not stay */
@@ -61,7 +60,7 @@ static uint64_t later(uint64_t a, uint64_t b) {
 }
 
 static uint64_t copy_ns(const ashlar_tiers_table *t, size_t bytes, uint64_t rate) {
-    return t->copy_ns + bytes * NS_PER_US / rate;
+    return t->copy_ns + (bytes * NS_PER_US + rate - 1) / rate;
 }
 
 /* Whether memory is saved by sending it away. */
@@ -114,20 +113,24 @@ static void load_add(choosing *c, size_t first, size_t last, size_t bytes) {
     c->load[last + 1] -= bytes;
 }
 
-/* Bytes and times of the moments by the tiers in `places`, with no copy longer than it must be.
- * Returns the most bytes of a moment. */
-static size_t load_all(choosing *c) {
+/* Bytes and times of the moments by what `places` say; with is_least by their tiers, and no copy
+ * under way longer than it must be. Returns the most bytes of a moment. */
+static size_t load_all(choosing *c, bool is_least) {
     const ashlar_tiers_table *t = c->t;
     memset(c->load, 0, (t->moment_count + 1) * sizeof *c->load);
     for (size_t i = 0; i < t->item_count; i++) {
         item_of *item = &t->items[i];
-        const ashlar_tier tier = c->places[i].tier;
-        if (tier == ASHLAR_TIER_RESIDENT) {
-            load_add(c, item->first_forward, item->last_backward, item->bytes);
-        } else {
-            load_add(c, item->first_forward, item->last_forward, item->bytes);
-            load_add(c, tier == ASHLAR_TIER_HOST ? item->first_backward : c->rerun[item->group],
-                     item->last_backward, item->bytes);
+        ashlar_tiers_place *p = &c->places[i];
+        if (p->tier == ASHLAR_TIER_RESIDENT) {
+            p->out_end = p->back_begin = item->last_backward;
+        } else if (is_least) {
+            p->out_end = item->last_forward;
+            p->back_begin =
+                p->tier == ASHLAR_TIER_HOST ? item->first_backward : c->rerun[item->group];
+        }
+        load_add(c, item->first_forward, p->out_end, item->bytes);
+        if (p->tier != ASHLAR_TIER_RESIDENT) {
+            load_add(c, p->back_begin, item->last_backward, item->bytes);
         }
     }
     size_t *own = c->live.most + c->live.leaves; /* all but items; becomes the sum */
@@ -162,6 +165,12 @@ static void live_build(choosing *c) {
 
 /* ---- the time that tiers take ---- */
 
+/* Take from `work_left` what going through the table so many times costs. */
+static void spend(choosing *c, uint64_t times) {
+    const uint64_t work = (c->t->moment_count + c->t->item_count) * times;
+    c->work_left -= work < c->work_left ? work : c->work_left;
+}
+
 /* Begin a copy back in moment k, at this time. Returns when it is over. */
 static uint64_t come_back(choosing *c, size_t i, size_t k, uint64_t ns) {
     if (c->places[i].tier != ASHLAR_TIER_HOST) {
@@ -169,6 +178,16 @@ static uint64_t come_back(choosing *c, size_t i, size_t k, uint64_t ns) {
     }
     c->places[i].back_begin = k;
     c->copied_ns[i] = ns + copy_ns(c->t, c->t->items[i].bytes, c->t->back_bytes_per_us);
+    return c->copied_ns[i];
+}
+
+/* Begin a copy out at this time. Returns when it is over. */
+static uint64_t go_out(choosing *c, size_t i, uint64_t ns, size_t *pending) {
+    if (c->places[i].tier != ASHLAR_TIER_HOST) {
+        return ns;
+    }
+    *pending += c->t->items[i].bytes;
+    c->copied_ns[i] = ns + copy_ns(c->t, c->t->items[i].bytes, c->t->out_bytes_per_us);
     return c->copied_ns[i];
 }
 
@@ -181,9 +200,8 @@ static uint64_t simulate(choosing *c) {
     uint64_t end = 0, out_free = 0, back_free = 0;
     size_t gone = 0, sent = 0, pending = 0; /* of by_out: over, begun; bytes of those between */
     size_t back = 0, needed = 0;            /* of by_back: begun, over before a moment */
-    const uint64_t work = t->moment_count + count;
-    c->work_left -= work < c->work_left ? work : c->work_left;
-    if (load_all(c) > c->budget) {
+    spend(c, 4);
+    if (load_all(c, true) > c->budget) {
         return NO_ROOM;
     }
     live_build(c);
@@ -232,16 +250,108 @@ static uint64_t simulate(choosing *c) {
         }
         end = begin + c->moment_ns[k];
         for (; sent < count && t->items[c->by_out[sent]].last_forward == k; sent++) {
-            const size_t i = c->by_out[sent];
-            if (c->places[i].tier == ASHLAR_TIER_HOST) {
-                out_free =
-                    later(out_free, end) + copy_ns(t, t->items[i].bytes, t->out_bytes_per_us);
-                c->copied_ns[i] = out_free;
-                pending += t->items[i].bytes;
-            }
+            out_free = go_out(c, c->by_out[sent], later(out_free, end), &pending);
         }
     }
     return end;
+}
+
+/* ---- a bound ---- */
+
+static int by_price(const void *a, const void *b) {
+    const away *x = a, *y = b;
+    if (x->bytes == 0 || y->bytes == 0) { /* groups with nothing idle at the end */
+        return (x->bytes == 0) - (y->bytes == 0);
+    }
+    const double left = x->ns * y->bytes, right = y->ns * x->bytes;
+    return (left > right) - (left < right);
+}
+
+/* What does not fit in a moment is away then: x bytes on the host, y computed again, at the least
+ * price by parts of groups. Copies out are over before the moment, copies back begin behind it; so
+ * this is at least what is before it and what is behind it. It is convex in x. */
+typedef struct around {
+    double before_ns, out_ns, after_ns, back_ns; /* without what is away */
+} around;
+
+static double around_ns(const choosing *c, around a, double x, double y) {
+    for (size_t g = 0; g < c->t->group_count && y > 0; g++) {
+        const away *group = &c->away[g];
+        const double part = y < group->bytes ? y : group->bytes;
+        a.after_ns += part > 0 ? group->ns * (part / group->bytes) : 0;
+        y -= part;
+    }
+    if (x > 0) {
+        a.out_ns += x * NS_PER_US / (double)c->t->out_bytes_per_us;
+        a.back_ns += x * NS_PER_US / (double)c->t->back_bytes_per_us;
+    }
+    return (a.out_ns > a.before_ns ? a.out_ns : a.before_ns) +
+           (a.back_ns > a.after_ns ? a.back_ns : a.after_ns);
+}
+
+/* By what is away in moment k; `before` [moments + 1] is the work before each. */
+static uint64_t bound_in(choosing *c, size_t k, bool is_open, const uint64_t *before) {
+    const ashlar_tiers_table *t = c->t;
+    size_t first = t->moment_count, last = 0, idle = 0, again = 0;
+    for (size_t i = 0; i < t->item_count; i++) {
+        item_of *item = &t->items[i];
+        if (c->places[i].tier == ASHLAR_TIER_HOST && item->last_forward < k &&
+            k < item->first_backward) {
+            first = item->last_forward < first ? item->last_forward : first;
+            last = larger(last, item->first_backward);
+            idle += item->bytes;
+        }
+    }
+    const size_t live = c->live.most[c->live.leaves + k] + idle;
+    if (live <= c->budget) {
+        return 0;
+    }
+    memset(c->away, 0, t->group_count * sizeof *c->away);
+    for (size_t i = 0; i < t->item_count && is_open; i++) {
+        item_of *item = &t->items[i];
+        if (t->groups[item->group].may_recompute && item->last_forward < k &&
+            k < c->rerun[item->group]) {
+            c->away[item->group].bytes += (double)item->bytes;
+            c->away[item->group].ns = (double)t->groups[item->group].ns;
+            again += item->bytes;
+        }
+    }
+    if (again > 0) {
+        qsort(c->away, t->group_count, sizeof *c->away, by_price);
+    }
+    const size_t need = live - c->budget;
+    const around a = {.before_ns = (double)before[k],
+                      .out_ns = (double)before[first + 1],
+                      .after_ns = (double)(before[t->moment_count] - before[k + 1]),
+                      .back_ns = (double)(before[t->moment_count] - before[last])};
+    double low = need > again ? (double)(need - again) : 0;
+    double high = !c->copies ? 0 : (double)(need < idle ? need : idle);
+    for (int i = 0; i < 100 && again > 0 && low < high; i++) {
+        const double x = low + (high - low) / 3, y = high - (high - low) / 3;
+        const bool is_left =
+            around_ns(c, a, x, (double)need - x) < around_ns(c, a, y, (double)need - y);
+        *(is_left ? &high : &low) = is_left ? y : x;
+    }
+    const double rounding = 1 - 1e-9;
+    return c->moment_ns[k] + (uint64_t)(rounding * around_ns(c, a, low, (double)need - low));
+}
+
+/* No choice takes less time than this; without is_open, none with the tiers in `places`. */
+static uint64_t bound(choosing *c, bool is_open) {
+    const size_t count = c->t->moment_count, cost = 1 + c->t->item_count + c->t->group_count;
+    const size_t stride = 1 + count / (WORK_MAX / 16 / cost + 1);
+    spend(c, count / stride / 4);
+    (void)load_all(c, true);
+    uint64_t *before = c->load; /* which has done its work */
+    before[0] = 0;
+    for (size_t k = 0; k < count; k++) {
+        before[k + 1] = before[k] + c->moment_ns[k];
+    }
+    uint64_t ns = before[count];
+    for (size_t k = count / 2 % stride; k < count; k += stride) {
+        ns = later(ns, bound_in(c, k, is_open, before));
+    }
+    return ns;
 }
 
 /* ---- candidates ---- */
@@ -258,33 +368,38 @@ static bool is_recomputed(const choosing *c, size_t group) {
 }
 
 /* The tiers that need the least memory; returns how much that is. Without copies: computing a group
- * again needs less than keeping it, except in the moment before which that is done. What is too
- * much there has to be kept, and when that is too much elsewhere, nothing helps; with a budget that
- * is enough the rest is left as it is. */
+ * again needs less than keeping it, except in the moment before which that is done. The largest
+ * that is too much there has to be kept, until a budget is enough or what is kept is too much. */
 static size_t set_least(choosing *c, size_t budget) {
-    for (size_t i = 0; i < c->t->item_count; i++) {
+    const ashlar_tiers_table *t = c->t;
+    for (size_t i = 0; i < t->item_count; i++) {
         c->places[i].tier = c->copies ? ASHLAR_TIER_HOST : ASHLAR_TIER_RESIDENT;
     }
-    for (size_t g = 0; g < c->t->group_count && !c->copies; g++) {
-        if (c->t->groups[g].may_recompute) {
+    for (size_t g = 0; g < t->group_count && !c->copies; g++) {
+        if (t->groups[g].may_recompute) {
             set_group(c, g, ASHLAR_TIER_RECOMPUTED);
         }
     }
-    size_t least = SIZE_MAX;
-    for (bool has_changed = true; has_changed;) {
-        const size_t most = load_all(c);
+    for (size_t least = SIZE_MAX;;) {
+        const size_t most = load_all(c, true);
+        size_t kept = 0, items = 0, largest = t->group_count;
         least = most < least ? most : least;
-        has_changed = false;
-        for (size_t g = 0; g < c->t->group_count && !c->copies && most > budget; g++) {
-            const size_t k = c->rerun[g];
-            if (is_recomputed(c, g) && c->live.most[c->live.leaves + k] == most &&
-                c->t->groups[g].bytes > c->t->moments[k].bytes) {
-                set_group(c, g, ASHLAR_TIER_RESIDENT);
-                has_changed = true;
+        for (size_t k = 0; k < t->moment_count; k++) {
+            items += c->load[k];
+            kept = larger(kept, items + t->moments[k].bytes);
+        }
+        for (size_t g = 0; g < t->group_count && !c->copies; g++) {
+            if (is_recomputed(c, g) && c->live.most[c->live.leaves + c->rerun[g]] == most &&
+                t->groups[g].bytes > t->moments[c->rerun[g]].bytes &&
+                (largest == t->group_count || t->groups[g].bytes > t->groups[largest].bytes)) {
+                largest = g;
             }
         }
+        if (most <= budget || kept >= least || largest == t->group_count) {
+            return least;
+        }
+        set_group(c, largest, ASHLAR_TIER_RESIDENT);
     }
-    return least;
 }
 
 /* Keep a group's items that are away, or one of them, if they fit below `limit`. */
@@ -310,7 +425,8 @@ static void keep_resident(choosing *c, const size_t *items, size_t count, size_t
 
 /* Keep what fits below `limit`, what is needed first before all else. */
 static void fill(choosing *c, size_t limit) {
-    (void)load_all(c);
+    spend(c, 4);
+    (void)load_all(c, true);
     live_build(c);
     for (size_t j = 0; j < c->t->item_count && c->copies; j++) {
         if (c->places[c->by_back[j]].tier == ASHLAR_TIER_HOST) {
@@ -382,61 +498,29 @@ static bool try_shares(choosing *c, shares s, size_t least) {
     return is_better(c);
 }
 
+/* Whether to look no further; large tables' last part in a thousand is not looked for. */
 static bool is_over(const choosing *c) {
-    return c->best_ns <= c->bound_ns || c->work_left == 0;
+    const uint64_t slack = c->t->item_count > BRANCH_ITEMS_MAX ? c->bound_ns / 1000 : 0;
+    return c->best_ns <= c->bound_ns + slack || c->work_left == 0;
 }
 
-/* Shares in steps of an eighth, then in smaller ones around the best. */
+/* Shares of groups in steps of a quarter, then both in smaller ones around the best. */
 static void try_all_shares(choosing *c, size_t least) {
-    enum { STEP = WHOLE / 8 };
+    enum { STEP = WHOLE / 4 };
     shares best = {0};
-    for (shares s = {0}; s.reserve <= WHOLE; s.reserve += STEP) {
-        for (s.again = 0; s.again <= WHOLE; s.again += STEP) {
-            const size_t layouts = s.again == 0 || s.again == WHOLE ? 1 : LAYOUTS;
-            for (s.layout = 0; s.layout < layouts && !is_over(c); s.layout++) {
-                best = try_shares(c, s, least) ? s : best;
-            }
+    for (shares s = {0}; s.again <= WHOLE; s.again += STEP) {
+        const size_t layouts = s.again == 0 || s.again == WHOLE ? 1 : LAYOUTS;
+        for (s.layout = 0; s.layout < layouts && !is_over(c); s.layout++) {
+            best = try_shares(c, s, least) ? s : best;
         }
     }
-    for (size_t step = STEP / 2; step > 0 && !is_over(c); step /= 2) {
+    for (size_t step = STEP; step > 0 && !is_over(c); step /= 2) {
         for (size_t i = 0; i < 4 && !is_over(c); i++) {
             shares s = best;
             size_t *share = i < 2 ? &s.reserve : &s.again;
             if (i % 2 == 0 ? *share + step <= WHOLE : *share >= step) {
                 *share = i % 2 == 0 ? *share + step : *share - step;
                 best = try_shares(c, s, least) ? s : best;
-            }
-        }
-    }
-}
-
-/* Change one group or one item of the best at a time, as long as that makes it better. */
-static void improve(choosing *c) {
-    const ashlar_tiers_table *t = c->t;
-    memcpy(c->places, c->best, t->item_count * sizeof *c->best);
-    for (bool has_improved = true; has_improved;) {
-        has_improved = false;
-        for (size_t j = 0; j < t->item_count && !is_over(c); j++) {
-            const size_t i = c->by_back[j], g = t->items[i].group;
-            const ashlar_tier own = c->best[i].tier;
-            for (size_t n = ASHLAR_TIER_RESIDENT; n < ASHLAR_TIER_COUNT; n++) {
-                const ashlar_tier tier = (ashlar_tier)n;
-                const bool is_group =
-                    tier == ASHLAR_TIER_RECOMPUTED || c->best[i].tier == ASHLAR_TIER_RECOMPUTED;
-                if (tier == own || (tier == ASHLAR_TIER_HOST && !c->copies) ||
-                    (tier == ASHLAR_TIER_RECOMPUTED && !t->groups[g].may_recompute) ||
-                    (is_group && i != c->by_group[c->group_first[g]])) {
-                    continue;
-                }
-                if (is_group) {
-                    set_group(c, g, tier);
-                } else {
-                    c->places[i].tier = tier;
-                }
-                has_improved |= is_better(c);
-                for (size_t u = c->group_first[g]; u < c->group_first[g + 1]; u++) {
-                    c->places[c->by_group[u]].tier = c->best[c->by_group[u]].tier;
-                }
             }
         }
     }
@@ -455,15 +539,99 @@ static bool branch_add(choosing *c, size_t first, size_t end, size_t bytes) {
     return fits;
 }
 
+/* A position in the search for the moments of copies: before moment k, with the state that
+ * simulate() has there. */
+typedef struct position {
+    size_t k, gone, sent, back, pending;
+    uint64_t end, left_ns;                      /* left_ns: of the work from k on */
+    uint64_t out_free, back_free, back_left_ns; /* back_left_ns: of the copies from `back` on */
+} position;
+
+static void search_copies(choosing *c, position p);
+
+/* Try all copies back that moment k can begin, when its place is free. */
+static void search_back(choosing *c, position p, uint64_t is_free) {
+    const ashlar_tiers_table *t = c->t;
+    size_t *const live = c->live.most + c->live.leaves;
+    while (p.back < t->item_count && c->places[c->by_back[p.back]].tier != ASHLAR_TIER_HOST) {
+        p.back++;
+    }
+    if (p.back < t->item_count) {
+        const size_t i = c->by_back[p.back], end = t->items[i].first_backward;
+        const uint64_t out_ns = c->copied_ns[i];
+        bool fits = c->out_at[i] < p.gone;
+        for (size_t k = p.k; k < end; k++) {
+            live[k] += t->items[i].bytes;
+            fits = fits && live[k] + (k == p.k ? p.pending : 0) <= c->budget;
+        }
+        if (fits) {
+            position next = p;
+            next.back++;
+            next.back_free = come_back(c, i, p.k, later(p.back_free, is_free));
+            next.back_left_ns -= copy_ns(t, t->items[i].bytes, t->back_bytes_per_us);
+            search_back(c, next, is_free);
+            c->copied_ns[i] = out_ns;
+        }
+        for (size_t k = p.k; k < end; k++) {
+            live[k] -= t->items[i].bytes;
+        }
+        if (end == p.k) {
+            return;
+        }
+    }
+    if (live[p.k] + p.pending > c->budget) {
+        return;
+    }
+    p.end = is_free;
+    for (size_t j = 0; j < p.back && t->items[c->by_back[j]].first_backward <= p.k; j++) {
+        if (c->places[c->by_back[j]].tier == ASHLAR_TIER_HOST) {
+            p.end = later(p.end, c->copied_ns[c->by_back[j]]);
+        }
+    }
+    p.end += c->moment_ns[p.k];
+    p.left_ns -= c->moment_ns[p.k];
+    for (; p.sent < t->item_count && t->items[c->by_out[p.sent]].last_forward == p.k; p.sent++) {
+        p.out_free = go_out(c, c->by_out[p.sent], later(p.out_free, p.end), &p.pending);
+    }
+    p.k++;
+    search_copies(c, p);
+}
+
+/* Try all numbers of copies out that the place of moment k waits for. */
+static void search_copies(choosing *c, position p) {
+    if (later(p.end + p.left_ns, p.back_free + p.back_left_ns) >= c->best_ns || c->work_left == 0) {
+        return;
+    }
+    spend(c, 1);
+    if (p.k == c->t->moment_count) {
+        c->best_ns = p.end;
+        memcpy(c->best, c->places, c->t->item_count * sizeof *c->best);
+        return;
+    }
+    search_back(c, p, p.end);
+    for (uint64_t is_free = p.end; p.gone < p.sent;) {
+        const size_t i = c->by_out[p.gone++];
+        if (c->places[i].tier == ASHLAR_TIER_HOST) {
+            c->places[i].out_end = p.k - 1;
+            is_free = later(is_free, c->copied_ns[i]);
+            p.pending -= c->t->items[i].bytes;
+            search_back(c, p, is_free);
+        }
+    }
+}
+
 /* Try all tiers of by_group[at] and behind, unless they cannot be better: `ns` is the time of the
  * work so far, with what is computed again. */
-static void branch(choosing *c, size_t at, uint64_t ns) {
+static void branch(choosing *c, size_t at, uint64_t ns, uint64_t back_ns) {
     const ashlar_tiers_table *t = c->t;
-    if (is_over(c) || ns >= c->best_ns) {
+    if (is_over(c) || later(ns, back_ns) >= c->best_ns) {
         return;
     }
     if (at == t->item_count) {
         (void)is_better(c);
+        if (bound(c, false) < c->best_ns && load_all(c, true) <= c->budget) {
+            search_copies(c, (position){.left_ns = ns, .back_left_ns = back_ns});
+        }
         return;
     }
     const size_t i = c->by_group[at], g = t->items[i].group, end = c->group_first[g + 1];
@@ -476,7 +644,7 @@ static void branch(choosing *c, size_t at, uint64_t ns) {
             fits &= branch_add(c, c->rerun[g], other->first_backward, other->bytes);
         }
         if (fits) {
-            branch(c, end, ns + t->groups[g].ns);
+            branch(c, end, ns + t->groups[g].ns, back_ns);
         }
         for (size_t j = at; j < end; j++) {
             item_of *other = &t->items[c->by_group[j]];
@@ -485,12 +653,12 @@ static void branch(choosing *c, size_t at, uint64_t ns) {
     }
     c->places[i].tier = ASHLAR_TIER_RESIDENT;
     if (branch_add(c, item->last_forward + 1, item->first_backward, item->bytes)) {
-        branch(c, at + 1, ns);
+        branch(c, at + 1, ns, back_ns);
     }
     (void)branch_add(c, item->last_forward + 1, item->first_backward, -item->bytes);
     if (c->copies && can_leave(item)) {
         c->places[i].tier = ASHLAR_TIER_HOST;
-        branch(c, at + 1, ns);
+        branch(c, at + 1, ns, back_ns + copy_ns(t, item->bytes, t->back_bytes_per_us));
     }
 }
 
@@ -503,102 +671,7 @@ static void try_all(choosing *c) {
         (void)branch_add(c, item->first_forward, item->last_forward + 1, item->bytes);
         (void)branch_add(c, item->first_backward, item->last_backward + 1, item->bytes);
     }
-    branch(c, 0, c->compute_ns);
-}
-
-/* ---- a bound ---- */
-
-static int by_price(const void *a, const void *b) {
-    const away *x = a, *y = b;
-    if (x->bytes == 0 || y->bytes == 0) { /* groups with nothing idle at the end */
-        return (x->bytes == 0) - (y->bytes == 0);
-    }
-    const double left = x->ns * y->bytes, right = y->ns * x->bytes;
-    return (left > right) - (left < right);
-}
-
-/*
- * What does not fit in moment k is away then: x bytes of it on the host, y are computed again at
- * the least price, by parts of groups. The copies out are over before k begins, the copies back
- * begin when it is over. The time that this takes is convex in x.
- */
-static double away_ns(const ashlar_tiers_table *t, const away *groups, double before_ns,
-                      double after_ns, double out_ns, double back_ns, double x, double y) {
-    double again_ns = 0;
-    for (size_t g = 0; g < t->group_count && y > 0; g++) {
-        const double part = y < groups[g].bytes ? y : groups[g].bytes;
-        again_ns += groups[g].bytes > 0 ? groups[g].ns * (part / groups[g].bytes) : 0;
-        y -= part;
-    }
-    if (x > 0) {
-        out_ns += x * NS_PER_US / (double)t->out_bytes_per_us;
-        back_ns += x * NS_PER_US / (double)t->back_bytes_per_us;
-    }
-    return (out_ns > before_ns ? out_ns : before_ns) +
-           (back_ns > after_ns + again_ns ? back_ns : after_ns + again_ns);
-}
-
-/* No choice takes less time than this, by what is away in moment k. */
-static uint64_t bound_in(const choosing *c, size_t k, away *groups) {
-    const ashlar_tiers_table *t = c->t;
-    uint64_t before = 0, after = 0;
-    size_t first = SIZE_MAX, last = 0, live = t->moments[k].bytes;
-    double idle = 0, recomputable = 0;
-    memset(groups, 0, t->group_count * sizeof *groups);
-    for (size_t i = 0; i < t->item_count; i++) {
-        item_of *item = &t->items[i];
-        const bool is_idle = item->last_forward < k && k < item->first_backward;
-        if (item->first_forward <= k && k <= item->last_backward) {
-            live += item->bytes;
-        }
-        if (is_idle) {
-            idle += (double)item->bytes;
-            first = item->last_forward < first ? item->last_forward : first;
-            last = larger(last, item->first_backward);
-            if (t->groups[item->group].may_recompute && c->rerun[item->group] > k) {
-                groups[item->group].bytes += (double)item->bytes;
-                groups[item->group].ns = (double)t->groups[item->group].ns;
-                recomputable += (double)item->bytes;
-            }
-        }
-    }
-    if (live <= c->budget) {
-        return 0;
-    }
-    double out = 0, back = 0;
-    for (size_t j = 0; j < t->moment_count; j++) {
-        before += j < k ? t->moments[j].ns : 0;
-        after += j > k ? t->moments[j].ns : 0;
-        out += j <= first ? (double)t->moments[j].ns : 0;
-        back += j >= last ? (double)t->moments[j].ns : 0;
-    }
-    qsort(groups, t->group_count, sizeof *groups, by_price);
-    const double need = (double)(live - c->budget);
-    double low = need > recomputable ? need - recomputable : 0, high = need < idle ? need : idle;
-    high = c->copies ? high : 0;
-    for (int i = 0; i < 100 && low < high; i++) { /* thirds of a convex function */
-        const double a = low + (high - low) / 3, b = high - (high - low) / 3;
-        if (away_ns(t, groups, (double)before, (double)after, out, back, a, need - a) <
-            away_ns(t, groups, (double)before, (double)after, out, back, b, need - b)) {
-            high = b;
-        } else {
-            low = a;
-        }
-    }
-    const double rounding = 1 - 1e-9;
-    return t->moments[k].ns +
-           (uint64_t)(rounding * away_ns(t, groups, (double)before, (double)after, out, back, low,
-                                         need - low));
-}
-
-static void set_bound(choosing *c, away *groups) {
-    const ashlar_tiers_table *t = c->t;
-    const uint64_t cost = t->item_count + t->group_count + t->moment_count;
-    const uint64_t stride = 1 + t->moment_count * cost / (WORK_MAX / 16);
-    c->bound_ns = c->compute_ns;
-    for (size_t k = t->moment_count / 2 % stride; k < t->moment_count; k += stride) {
-        c->bound_ns = later(c->bound_ns, bound_in(c, k, groups));
-    }
+    branch(c, 0, c->compute_ns, 0);
 }
 
 /* ---- the table ---- */
@@ -678,7 +751,7 @@ static ashlar_status check_groups(const choosing *c) {
 static void finish(choosing *c) {
     ashlar__host_free(c->words);
     ashlar__host_free(c->places);
-    ashlar__host_free(c->scratch);
+    ashlar__host_free(c->away);
 }
 
 /* The next `count` words of the block that begins at *at. */
@@ -702,8 +775,8 @@ static ashlar_status set_up(choosing *c, const ashlar_tiers_table *t) {
     c->words =
         ashlar__host_calloc(5 * n + 4 * groups + 3 * m + 2 + 4 * c->live.leaves, sizeof *c->words);
     c->places = ashlar__host_calloc(n + 1, sizeof *c->places);
-    c->scratch = ashlar__host_calloc(groups + 1, sizeof *c->scratch);
-    ASHLAR_FAIL_IF(c->words == NULL || c->places == NULL || c->scratch == NULL, ASHLAR_EHOSTMEM,
+    c->away = ashlar__host_calloc(groups + 1, sizeof *c->away);
+    ASHLAR_FAIL_IF(c->words == NULL || c->places == NULL || c->away == NULL, ASHLAR_EHOSTMEM,
                    "no host memory to choose among the tiers of %zu items", n);
     size_t *at = c->words;
     c->by_out = take(&at, n);
@@ -752,25 +825,20 @@ ashlar_status ashlar__tiers_least(const ashlar_tiers_table *table, size_t *out) 
     return status;
 }
 
-/* The intervals of the best tiers, and what is to be said of them. */
-static void hand_out(choosing *c, ashlar_tiers_place *places, ashlar_tiers_choice *out) {
-    const ashlar_tiers_table *t = c->t;
-    memcpy(c->places, c->best, t->item_count * sizeof *c->places);
-    *out = (ashlar_tiers_choice){
-        .bound_ns = c->bound_ns, .compute_ns = c->compute_ns, .ns = simulate(c)};
-    ASHLAR_ASSERT(out->ns == c->best_ns && out->ns >= out->bound_ns);
-    out->peak_bytes = c->live.most[1];
-    for (size_t i = 0; i < t->item_count; i++) {
-        item_of *item = &t->items[i];
-        ashlar_tiers_place *p = &places[i];
-        *p = c->places[i];
-        if (p->tier == ASHLAR_TIER_RESIDENT) {
-            p->out_end = p->back_begin = item->last_backward;
-        } else if (p->tier == ASHLAR_TIER_RECOMPUTED) {
-            p->out_end = item->last_forward;
-            p->back_begin = c->rerun[item->group];
-        }
-        out->bytes[p->tier] += item->bytes;
+/* The best places, and what is to be said of them. */
+static void hand_out(choosing *c, bool is_best, ashlar_tiers_place *places,
+                     ashlar_tiers_choice *out) {
+    const size_t count = c->t->item_count;
+    memcpy(c->places, c->best, count * sizeof *c->places);
+    ASHLAR_ASSERT(c->best_ns >= c->bound_ns);
+    *out = (ashlar_tiers_choice){.ns = c->best_ns,
+                                 .bound_ns = is_best ? c->best_ns : c->bound_ns,
+                                 .compute_ns = c->compute_ns,
+                                 .peak_bytes = load_all(c, false),
+                                 .is_best = is_best};
+    for (size_t i = 0; i < count; i++) {
+        places[i] = c->places[i];
+        out->bytes[places[i].tier] += c->t->items[i].bytes;
     }
 }
 
@@ -784,17 +852,18 @@ static ashlar_status choose(choosing *c, const ashlar_tiers_table *t, size_t bud
     c->best = ashlar__host_calloc(t->item_count + 1, sizeof *c->best);
     ASHLAR_FAIL_IF(c->best == NULL, ASHLAR_EHOSTMEM,
                    "no host memory to choose among the tiers of %zu items", t->item_count);
-    set_bound(c, c->scratch);
+    for (size_t i = 0; i < t->item_count; i++) {
+        c->places[i].tier = ASHLAR_TIER_HOST;
+    }
+    c->bound_ns = bound(c, true);
     try_all_shares(c, least);
-    improve(c);
     bool is_best = c->best_ns <= c->bound_ns;
     if (!is_best && t->item_count <= BRANCH_ITEMS_MAX) {
         c->work_left = WORK_MAX;
         try_all(c);
         is_best = c->best_ns <= c->bound_ns || c->work_left > 0;
     }
-    hand_out(c, places, out);
-    out->is_best = is_best;
+    hand_out(c, is_best, places, out);
     return ASHLAR_OK;
 }
 
