@@ -901,6 +901,7 @@ typedef struct ashlar_model_tiers {
     size_t resident_bytes, host_bytes, recomputed_bytes;
     size_t least_bytes; /* no walk with less memory: batch->memory */
     double time;        /* that it is expected to take, of the time with enough memory */
+    uint64_t event_calls; /* of the model's walks so far: driver calls that put copies in order */
 } ashlar_model_tiers;
 
 /* Choose, or tell what was chosen for batches of this shape. Errors: as of ashlar_model_run(). */

@@ -88,36 +88,41 @@ void ashlar__away_finish(ashlar_model *m) {
 
 /* ---- copies ---- */
 
-/* Have `to` wait for what is queued on `from` now. */
-static ashlar_status follow(const ashlar_model *m, ashlar_stream to, ashlar_stream from) {
-    ASHLAR_TRY(ashlar_event_record(m->device, m->away.now, from));
-    return ashlar_stream_wait(m->device, to, m->away.now);
+ashlar_status ashlar__away_record(ashlar_model *m, ashlar_event event, ashlar_stream stream) {
+    m->away.event_calls++;
+    return ashlar_event_record(m->device, event, stream);
 }
 
-ashlar_status ashlar__away_send(const ashlar_model *m, const ashlar_away_place *p,
-                                ashlar_stream stream) {
+ashlar_status ashlar__away_wait(ashlar_model *m, ashlar_stream stream, ashlar_event event) {
+    m->away.event_calls++;
+    return ashlar_stream_wait(m->device, stream, event);
+}
+
+/* Have `to` wait for what is queued on `from` now. */
+static ashlar_status follow(ashlar_model *m, ashlar_stream to, ashlar_stream from) {
+    ASHLAR_TRY(ashlar__away_record(m, m->away.now, from));
+    return ashlar__away_wait(m, to, m->away.now);
+}
+
+ashlar_status ashlar__away_send(ashlar_model *m, const ashlar_away_place *p, ashlar_stream stream) {
     const ashlar_away *a = &m->away;
     ASHLAR_TRY(follow(m, a->out, stream));
     ASHLAR_TRY(ashlar_copy_to_host(m->device, a->host + p->host, p->device, p->bytes, a->out));
-    return ashlar_event_record(m->device, p->event, a->out);
+    return ashlar__away_record(m, p->event, a->out);
 }
 
-ashlar_status ashlar__away_follow(const ashlar_model *m, ashlar_stream stream) {
+ashlar_status ashlar__away_follow(ashlar_model *m, ashlar_stream stream) {
     return follow(m, m->away.back, stream);
 }
 
-ashlar_status ashlar__away_turn(const ashlar_model *m) {
-    return follow(m, m->away.back, m->away.out);
-}
-
-ashlar_status ashlar__away_fetch(const ashlar_model *m, const ashlar_away_place *p, bool waits) {
+ashlar_status ashlar__away_fetch(ashlar_model *m, const ashlar_away_place *p, bool waits) {
     const ashlar_away *a = &m->away;
-    ASHLAR_TRY(waits ? ashlar_stream_wait(m->device, a->back, p->event) : ASHLAR_OK);
+    ASHLAR_TRY(waits ? ashlar__away_wait(m, a->back, p->event) : ASHLAR_OK);
     ASHLAR_TRY(ashlar_copy_to_device(m->device, p->device, a->host + p->host, p->bytes, a->back));
-    return ashlar_event_record(m->device, p->event, a->back);
+    return ashlar__away_record(m, p->event, a->back);
 }
 
-ashlar_status ashlar__away_join(const ashlar_model *m, ashlar_stream stream, ashlar_status failed) {
+ashlar_status ashlar__away_join(ashlar_model *m, ashlar_stream stream, ashlar_status failed) {
     char detail[ASHLAR_DETAIL_BYTES];
     (void)snprintf(detail, sizeof detail, "%s", ashlar_error_detail());
     ashlar_status status = follow(m, stream, m->away.out);

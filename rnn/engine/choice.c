@@ -208,7 +208,8 @@ ashlar_status ashlar__walk_tiers_get(const ashlar_walking *w, const ashlar_walk_
 ashlar_status ashlar__walk_tiers_tell(const ashlar_walking *w, ashlar_model_tiers *out) {
     const ashlar_walk_tiers *t;
     const size_t kept = w->plan->kept_bytes;
-    *out = (ashlar_model_tiers){.least_bytes = w->plan->bytes, .time = 1};
+    *out = (ashlar_model_tiers){
+        .least_bytes = w->plan->bytes, .time = 1, .event_calls = w->model->away.event_calls};
     if (!w->table->key.is_cut) {
         ASHLAR_TRY(ashlar__moves_least(w, &out->least_bytes, &out->resident_bytes));
         out->host_bytes = w->plan->choice.bytes[ASHLAR_TIER_HOST];

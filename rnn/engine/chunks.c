@@ -67,8 +67,7 @@ static ashlar_status wait_for_slot(chunks *c, size_t slot) {
     const ashlar_walking *w = c->w;
     const bool waits = c->is_pending[slot];
     c->is_pending[slot] = false;
-    return waits ? ashlar_stream_wait(w->model->device, w->stream, place_of(c, slot, 0).event)
-                 : ASHLAR_OK;
+    return waits ? ashlar__away_wait(w->model, w->stream, place_of(c, slot, 0).event) : ASHLAR_OK;
 }
 
 static size_t take_slot(chunks *c) {
@@ -133,7 +132,7 @@ static ashlar_status go_backward(chunks *c, size_t index) {
     w->kept = place_of(c, slot, 0).device;
     ASHLAR_TRY(ashlar__walk_queue(w, w->table->split, w->table->phase_count));
     if (c->away > 0) {
-        ASHLAR_TRY(ashlar_event_record(w->model->device, place_of(c, slot, 0).event, w->stream));
+        ASHLAR_TRY(ashlar__away_record(w->model, place_of(c, slot, 0).event, w->stream));
         c->is_pending[slot] = true;
     }
     free_slot(c, slot);
@@ -148,7 +147,7 @@ static ashlar_status train(chunks *c) {
     for (size_t i = 0; i + 1 < count; i++) {
         ASHLAR_TRY(go_forward(c, i));
     }
-    ASHLAR_TRY(c->away > 0 ? ashlar__away_turn(c->w->model) : ASHLAR_OK);
+    ASHLAR_TRY(c->away > 0 ? ashlar__away_follow(c->w->model, c->w->model->away.out) : ASHLAR_OK);
     c->fetched = count;
     ASHLAR_TRY(fetch(c));
     for (size_t i = count; i-- > 0;) {

@@ -203,7 +203,8 @@ typedef struct ashlar_away {
     ashlar_event now;                   /* recorded and waited for at once */
     ashlar_event *events;               /* [event_count] of places in a walk's block */
     size_t event_count, bytes;
-    char *host; /* [bytes] page-locked */
+    char *host;           /* [bytes] page-locked */
+    uint64_t event_calls; /* so far: see ashlar_model_tiers */
 } ashlar_away;
 
 struct ashlar_model {
@@ -358,21 +359,25 @@ typedef struct ashlar_away_place {
     ashlar_event event; /* of the place */
 } ashlar_away_place;
 
+/* Calls for an event, which are counted. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_record(ashlar_model *model, ashlar_event event,
+                                                    ashlar_stream stream);
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_wait(ashlar_model *model, ashlar_stream stream,
+                                                  ashlar_event event);
+
 /* Queue a copy behind what is queued on `stream` now; the place's event follows it. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__away_send(const ashlar_model *model,
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_send(ashlar_model *model,
                                                   const ashlar_away_place *place,
                                                   ashlar_stream stream);
-/* Let copies back begin behind what is queued on `stream` now; behind all copies out so far. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__away_follow(const ashlar_model *model,
-                                                    ashlar_stream stream);
-ASHLAR_MUST_CHECK ashlar_status ashlar__away_turn(const ashlar_model *model);
+/* Let copies back begin behind what is queued on `stream` now. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_follow(ashlar_model *model, ashlar_stream stream);
 /* Queue the copy back, if it `waits` behind what the place's event says, which says then when it is
  * over. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__away_fetch(const ashlar_model *model,
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_fetch(ashlar_model *model,
                                                    const ashlar_away_place *place, bool waits);
 /* After a failure, have `stream` wait for all copies, since their block is given back there.
  * Returns `failed`, with its detail. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__away_join(const ashlar_model *model, ashlar_stream stream,
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_join(ashlar_model *model, ashlar_stream stream,
                                                   ashlar_status failed);
 
 /* ---- a walk ---- */

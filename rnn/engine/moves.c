@@ -230,7 +230,7 @@ static ashlar_status wait_for_space(const moving *v, const char *device, size_t 
         if (v->is_sent[i] && !v->is_awaited[i] && device < out.device + out.bytes &&
             out.device < device + bytes) {
             v->is_awaited[i] = stream == v->w->stream;
-            ASHLAR_TRY(ashlar_stream_wait(v->w->model->device, stream, out.event));
+            ASHLAR_TRY(ashlar__away_wait(v->w->model, stream, out.event));
         }
     }
     return ASHLAR_OK;
@@ -264,8 +264,7 @@ static ashlar_status wait_before(const moving *v, size_t phase) {
     }
     for (size_t i = 0; i < plan->move_count; i++) {
         if (plan->moves[i].resume == phase) {
-            ASHLAR_TRY(
-                ashlar_stream_wait(v->w->model->device, v->w->stream, place_of(v, i, true).event));
+            ASHLAR_TRY(ashlar__away_wait(v->w->model, v->w->stream, place_of(v, i, true).event));
         }
     }
     return ASHLAR_OK;

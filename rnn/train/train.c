@@ -233,15 +233,18 @@ ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_coun
 
 /* Calls for the events of steps and of collectives count as work, since they are queued like
  * copies; those for the allocator's events count as management. */
-static void end_phase(ashlar_trainer *t, ashlar_phase_calls *calls) {
+static ashlar_status end_phase(ashlar_trainer *t, ashlar_phase_calls *calls) {
+    ashlar_model_tiers tiers;
+    ASHLAR_TRY(ashlar__trainer_tiers(t, &tiers));
     const uint64_t all =
-        t->event_calls +
+        t->event_calls + tiers.event_calls +
         (t->config.ranks != NULL ? ashlar_ranks_get_info(t->config.ranks).event_calls : 0);
     const uint64_t event_calls = all - t->event_calls_before;
     *calls = ashlar__phase_calls(t->device, &t->last);
     t->event_calls_before = all;
     calls->management -= event_calls;
     calls->work += event_calls;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__trainer_measure(ashlar_trainer *t) {
@@ -328,12 +331,12 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
     r->device = ashlar_device_get_info(t->device);
     r->is_tf32 = t->config.allows_tf32 && t->config.dtype == ASHLAR_F32 &&
                  r->device.kind == ASHLAR_DEVICE_CUDA;
-    end_phase(t, &r->setup);
+    ASHLAR_TRY(end_phase(t, &r->setup));
     ASHLAR_TRY(ashlar_allocator_warmup(t->allocator, &t->warmup, &warm));
     ASHLAR_TRY(ashlar__train_begin_steps(t, warm.is_planned));
-    end_phase(t, &r->warmup);
+    ASHLAR_TRY(end_phase(t, &r->warmup));
     ASHLAR_TRY(ashlar__train_loop(t, show, context));
-    end_phase(t, &r->training);
+    ASHLAR_TRY(end_phase(t, &r->training));
     r->calls_per_step =
         (double)(r->training.management + r->training.work + r->training.wait) / (double)r->steps;
     ashlar_allocator_get_stats(t->allocator, &r->stats);
