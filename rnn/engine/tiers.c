@@ -103,7 +103,7 @@ static ashlar_status set_up(ashlar_tiers_state *s, const ashlar_tiers_table *t) 
     const size_t n = t->item_count, m = t->moment_count, groups = t->group_count;
     *s = (ashlar_tiers_state){.t = t,
                               .copies = t->out_bytes_per_us > 0 && t->back_bytes_per_us > 0,
-                              .work_left = ASHLAR_TIERS_WORK,
+                              .work_left = ASHLAR_TIERS_WORK + 8 * ASHLAR_TIERS_TRIES * (m + n),
                               .best_ns = UINT64_MAX,
                               .live = {.leaves = 1}};
     ASHLAR_TRY(check(t, &s->compute_ns));

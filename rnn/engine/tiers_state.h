@@ -6,8 +6,9 @@
 #include "rnn/engine/tiers.h"
 
 enum {
-    ASHLAR_TIERS_WORK = 40000000, /* of a choice at most: moments and items that are gone through */
-    ASHLAR_TIERS_SMALL = 64,      /* so many items: all tiers are tried */
+    ASHLAR_TIERS_WORK = 4000000, /* of a choice: moments and items that are gone through; ... */
+    ASHLAR_TIERS_TRIES = 20,     /* ... or more, for so many candidates */
+    ASHLAR_TIERS_SMALL = 64,     /* so many items: all tiers are tried */
     ASHLAR_TIERS_NS_PER_US = 1000
 };
 

@@ -413,7 +413,7 @@ static void check_choice(size_t budget) {
 /* ---- cases ---- */
 
 CASE(no_choice_is_better_than_the_best) {
-    size_t known_count = 0, stall_count = 0;
+    size_t known_count = 0, best_count = 0, stall_count = 0;
     const size_t rounds = CHECK_SANITIZED(2000, 200);
     for (size_t round = 0; round < rounds; round++) {
         bool is_known = false;
@@ -423,11 +423,12 @@ CASE(no_choice_is_better_than_the_best) {
         check_choice(budget);
         CHECK(!is_beaten(budget, choice.is_best ? choice.ns : choice.ns - choice.ns / 100,
                          &is_known));
-        CHECK(!is_known || choice.is_best || round % 20 == 0);
+        best_count += choice.is_best;
         known_count += is_known;
         stall_count += choice.ns > choice.compute_ns;
     }
-    CHECK(known_count > rounds / 10 * 9 && stall_count > rounds / 5);
+    CHECK(known_count > rounds / 10 * 9 && best_count > rounds / 100 * 99);
+    CHECK(stall_count > rounds / 5);
 }
 
 CASE(the_least_budget_is_the_least) {
@@ -456,8 +457,6 @@ CASE(more_memory_takes_no_more_time) {
             before = choice.ns;
         }
         REQUIRE(chooses(all > least ? all : least) && choice.ns == choice.compute_ns);
-        CHECK(all < least || choice.bytes[ASHLAR_TIER_RESIDENT] > 0 || choice.ns == 0 ||
-              choice.peak_bytes <= all);
     }
 }
 
