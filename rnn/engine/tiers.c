@@ -21,6 +21,8 @@ static bool adds(size_t *sum, size_t a) {
 static ashlar_status check(const ashlar_tiers_table *t, uint64_t *compute_ns) {
     size_t bytes = 0, most = 0, ns = 0;
     bool fits = true;
+    ASHLAR_FAIL_IF(t->out_bytes_per_us == 0 || t->back_bytes_per_us == 0, ASHLAR_EINVAL,
+                   "tiers: copies at a rate of 0; give at least 1 byte in a microsecond");
     for (size_t k = 0; k < t->moment_count; k++) {
         fits = fits && adds(&ns, t->moments[k].ns);
         most = larger(most, t->moments[k].bytes);
@@ -102,7 +104,6 @@ static size_t *take(size_t **at, size_t count) {
 static ashlar_status set_up(ashlar_tiers_state *s, const ashlar_tiers_table *t) {
     const size_t n = t->item_count, m = t->moment_count, groups = t->group_count;
     *s = (ashlar_tiers_state){.t = t,
-                              .copies = t->out_bytes_per_us > 0 && t->back_bytes_per_us > 0,
                               .work_left = ASHLAR_TIERS_WORK + 8 * ASHLAR_TIERS_TRIES * (m + n),
                               .best_ns = UINT64_MAX,
                               .live = {.leaves = 1}};
@@ -154,61 +155,12 @@ static ashlar_status set_up(ashlar_tiers_state *s, const ashlar_tiers_table *t) 
 
 /* ---- candidates ---- */
 
-/* The tiers that need the least memory; returns how much that is. Without copies: computing a group
- * again needs less than keeping it, except in the moment before which that is done. The largest
- * that is too much there has to be kept, until a budget is enough or what is kept is too much. */
-static size_t set_least(ashlar_tiers_state *s, size_t budget) {
-    const ashlar_tiers_table *t = s->t;
-    for (size_t i = 0; i < t->item_count; i++) {
-        s->places[i].tier = s->copies ? ASHLAR_TIER_HOST : ASHLAR_TIER_RESIDENT;
+/* All on the host: nothing needs less memory. Returns how much that is. */
+static size_t set_least(ashlar_tiers_state *s) {
+    for (size_t i = 0; i < s->t->item_count; i++) {
+        s->places[i].tier = ASHLAR_TIER_HOST;
     }
-    for (size_t g = 0; g < t->group_count && !s->copies; g++) {
-        if (t->groups[g].may_recompute) {
-            ashlar__tiers_set_group(s, g, ASHLAR_TIER_RECOMPUTED);
-        }
-    }
-    for (size_t least = SIZE_MAX;;) {
-        const size_t most = ashlar__tiers_load(s, true);
-        size_t kept = 0, items = 0, largest = t->group_count;
-        least = most < least ? most : least;
-        for (size_t k = 0; k < t->moment_count; k++) {
-            items += s->load[k];
-            kept = larger(kept, items + t->moments[k].bytes);
-        }
-        for (size_t g = 0; g < t->group_count && !s->copies; g++) {
-            if (ashlar__tiers_is_recomputed(s, g) &&
-                s->live.most[s->live.leaves + s->rerun[g]] == most &&
-                t->groups[g].bytes > t->moments[s->rerun[g]].bytes &&
-                (largest == t->group_count || t->groups[g].bytes > t->groups[largest].bytes)) {
-                largest = g;
-            }
-        }
-        if (most <= budget || kept >= least || largest == t->group_count) {
-            return least;
-        }
-        ashlar__tiers_set_group(s, largest, ASHLAR_TIER_RESIDENT);
-    }
-}
-
-/* Keep a group's items that are away, or one of them, if they fit below `limit`. */
-static void keep_resident(ashlar_tiers_state *s, const size_t *items, size_t count, size_t limit) {
-    bool fits = true;
-    for (size_t undo = 0; undo < 2 && (undo == 0 || !fits); undo++) {
-        for (size_t j = 0; j < count; j++) {
-            const ashlar_tiers_item *item = &s->t->items[items[j]];
-            const size_t end = s->places[items[j]].tier == ASHLAR_TIER_RECOMPUTED
-                                   ? s->rerun[item->group]
-                                   : item->first_backward;
-            if (ashlar__tiers_can_leave(item)) {
-                ashlar__tiers_live_add(s, item->last_forward + 1, end - 1,
-                                       undo == 0 ? item->bytes : -item->bytes);
-                fits = fits && ashlar__tiers_live_most(s, item->last_forward + 1, end - 1) <= limit;
-            }
-        }
-    }
-    for (size_t j = 0; j < count && fits; j++) {
-        s->places[items[j]].tier = ASHLAR_TIER_RESIDENT;
-    }
+    return ashlar__tiers_load(s, true);
 }
 
 /* Keep what fits below `limit`, what is needed first before all else. */
@@ -216,15 +168,19 @@ static void fill(ashlar_tiers_state *s, size_t limit) {
     ashlar__tiers_spend(s, 4);
     (void)ashlar__tiers_load(s, true);
     ashlar__tiers_live_build(s);
-    for (size_t j = 0; j < s->t->item_count && s->copies; j++) {
-        if (s->places[s->by_back[j]].tier == ASHLAR_TIER_HOST) {
-            keep_resident(s, &s->by_back[j], 1, limit);
+    for (size_t j = 0; j < s->t->item_count; j++) {
+        const ashlar_tiers_item *item = &s->t->items[s->by_back[j]];
+        ashlar_tiers_place *p = &s->places[s->by_back[j]];
+        const size_t first = item->last_forward + 1, last = item->first_backward - 1;
+        if (p->tier != ASHLAR_TIER_HOST) {
+            continue;
         }
-    }
-    for (size_t j = 0; j < s->t->group_count && !s->copies; j++) {
-        const size_t g = s->group_order[j], first = s->group_first[g];
-        if (ashlar__tiers_is_recomputed(s, g)) {
-            keep_resident(s, &s->by_group[first], s->group_first[g + 1] - first, limit);
+        if (!ashlar__tiers_can_leave(item)) {
+            p->tier = ASHLAR_TIER_RESIDENT;
+        } else if (item->bytes <= limit &&
+                   ashlar__tiers_live_most(s, first, last) <= limit - item->bytes) {
+            ashlar__tiers_live_add(s, first, last, item->bytes);
+            p->tier = ASHLAR_TIER_RESIDENT;
         }
     }
 }
@@ -239,9 +195,9 @@ typedef struct shares {
 static bool try_shares(ashlar_tiers_state *s, shares part, size_t least) {
     const size_t limit = s->budget - (s->budget - least) / WHOLE * part.reserve;
     size_t count = 0;
-    (void)set_least(s, s->budget);
+    (void)set_least(s);
     fill(s, limit);
-    for (size_t j = 0; j < s->t->group_count && s->copies; j++) {
+    for (size_t j = 0; j < s->t->group_count; j++) {
         const size_t g = s->group_order[j];
         bool is_away = false;
         for (size_t i = s->group_first[g]; i < s->group_first[g + 1]; i++) {
@@ -285,7 +241,7 @@ enum { MOMENTS_SMALL = 1024 }; /* the search of all goes so deep */
 
 static ashlar_status find_least(ashlar_tiers_state *s, const ashlar_tiers_table *t, size_t *out) {
     ASHLAR_TRY(set_up(s, t));
-    *out = set_least(s, 0);
+    *out = set_least(s);
     return ASHLAR_OK;
 }
 
@@ -323,9 +279,6 @@ static ashlar_status choose(ashlar_tiers_state *s, const ashlar_tiers_table *t, 
     s->best = ashlar__host_calloc(t->item_count + 1, sizeof *s->best);
     ASHLAR_FAIL_IF(s->best == NULL, ASHLAR_EHOSTMEM,
                    "no host memory to choose among the tiers of %zu items", t->item_count);
-    for (size_t i = 0; i < t->item_count; i++) {
-        s->places[i].tier = ASHLAR_TIER_HOST;
-    }
     s->bound_ns = ashlar__tiers_bound(s, true);
     try_all_shares(s, least);
     bool is_best = s->best_ns <= s->bound_ns;

@@ -137,7 +137,7 @@ static void branch(ashlar_tiers_state *s, size_t at, uint64_t ns, uint64_t back_
         branch(s, at + 1, ns, back_ns);
     }
     (void)branch_add(s, item->last_forward + 1, item->first_backward, -item->bytes);
-    if (s->copies && ashlar__tiers_can_leave(item)) {
+    if (ashlar__tiers_can_leave(item)) {
         s->places[i].tier = ASHLAR_TIER_HOST;
         branch(s, at + 1, ns,
                back_ns + ashlar__tiers_copy_ns(t, item->bytes, t->back_bytes_per_us));

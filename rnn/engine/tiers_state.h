@@ -27,7 +27,6 @@ typedef struct ashlar_tiers_idle {
 typedef struct ashlar_tiers_state {
     const ashlar_tiers_table *t;
     size_t budget;
-    bool copies;
     uint64_t work_left;
     size_t *words;                       /* the block of the arrays: */
     size_t *by_out, *by_back, *by_group; /* [items] numbers of items in these orders */
@@ -85,7 +84,6 @@ uint64_t ashlar__tiers_bound(ashlar_tiers_state *s, bool is_open);
 bool ashlar__tiers_is_over(const ashlar_tiers_state *s);
 
 void ashlar__tiers_set_group(ashlar_tiers_state *s, size_t group, ashlar_tier tier);
-bool ashlar__tiers_is_recomputed(const ashlar_tiers_state *s, size_t group);
 
 /* Try all tiers, unless they cannot be better. */
 void ashlar__tiers_try_all(ashlar_tiers_state *s);

@@ -59,7 +59,7 @@ void ashlar__tiers_set_group(ashlar_tiers_state *s, size_t group, ashlar_tier ti
     }
 }
 
-bool ashlar__tiers_is_recomputed(const ashlar_tiers_state *s, size_t group) {
+static bool is_recomputed(const ashlar_tiers_state *s, size_t group) {
     return s->group_first[group] < s->group_first[group + 1] &&
            s->places[s->by_group[s->group_first[group]]].tier == ASHLAR_TIER_RECOMPUTED;
 }
@@ -93,7 +93,7 @@ size_t ashlar__tiers_load(ashlar_tiers_state *s, bool is_least) {
         own[k] = t->moments[k].bytes;
     }
     for (size_t g = 0; g < t->group_count; g++) {
-        if (ashlar__tiers_is_recomputed(s, g)) {
+        if (is_recomputed(s, g)) {
             s->moment_ns[s->rerun[g]] += t->groups[g].ns;
             own[s->rerun[g]] = larger(own[s->rerun[g]], t->groups[g].bytes);
         }
@@ -297,7 +297,7 @@ static uint64_t bound_in(ashlar_tiers_state *s, size_t k, bool is_open, const ui
                       .after_ns = (double)(before[t->moment_count] - before[k + 1]),
                       .back_ns = (double)(before[t->moment_count] - before[last])};
     double low = need > again ? (double)(need - again) : 0;
-    double high = !s->copies ? 0 : (double)(need < idle ? need : idle);
+    double high = (double)(need < idle ? need : idle);
     for (int i = 0; i < 100 && again > 0 && low < high; i++) {
         const double x = low + (high - low) / 3, y = high - (high - low) / 3;
         const bool is_left =
