@@ -64,7 +64,7 @@ typedef struct ashlar_tiers_table {
     size_t item_count;
     const ashlar_tiers_group *groups;
     size_t group_count;
-    uint64_t out_bytes_per_us, back_bytes_per_us; /* rates of copies; one is 0: there are none */
+    uint64_t out_bytes_per_us, back_bytes_per_us; /* rates of copies, > 0 */
     uint64_t copy_ns;                             /* of each copy, beside its bytes' time */
 } ashlar_tiers_table;
 
@@ -88,8 +88,8 @@ typedef struct ashlar_tiers_choice {
  *
  * places  [item_count], written on success
  *
- * Errors: ASHLAR_EINVAL (moments out of order, a group that is none), ASHLAR_EOVERFLOW (sums of
- *         bytes or of times), ASHLAR_ENOMEM (budget < ashlar__tiers_least(), which the detail
+ * Errors: ASHLAR_EINVAL (moments out of order, a group that is none, a rate of 0), ASHLAR_EOVERFLOW
+ * (sums of bytes or of times), ASHLAR_ENOMEM (budget < ashlar__tiers_least(), which the detail
  *         names), ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tiers_choose(const ashlar_tiers_table *table, size_t budget,

@@ -59,7 +59,7 @@ static void draw_chunks(size_t chunks, size_t phases, size_t per_chunk) {
 static void draw_any(size_t m, size_t n, size_t group_count) {
     table = (ashlar_tiers_table){
         moments, m, items, n, groups, group_count, .copy_ns = between(0, 3) * 100};
-    table.out_bytes_per_us = between(0, 7) > 0 ? between(1, 40) : 0;
+    table.out_bytes_per_us = between(1, 40);
     table.back_bytes_per_us = between(1, 40);
     for (size_t k = 0; k < m; k++) {
         moments[k] = (ashlar_tiers_moment){between(0, 9) * 1000, between(0, 20)};
@@ -161,8 +161,7 @@ static bool is_allowed(const ashlar_tiers_place *p, size_t i) {
                      p[i].back_begin == rerun_of(item->group)
            : p[i].tier == ASHLAR_TIER_HOST
                ? item->last_forward <= p[i].out_end && p[i].out_end < p[i].back_begin &&
-                     p[i].back_begin <= item->first_backward && table.out_bytes_per_us > 0 &&
-                     table.back_bytes_per_us > 0
+                     p[i].back_begin <= item->first_backward
                : true;
 }
 
@@ -350,9 +349,7 @@ static bool finds(search *s, size_t i) {
         const bool is_whole = p->tier == ASHLAR_TIER_RECOMPUTED;
         const bool can_be = is_whole
                                 ? groups[items[i].group].may_recompute
-                                : p->tier == ASHLAR_TIER_RESIDENT ||
-                                      (table.out_bytes_per_us > 0 && table.back_bytes_per_us > 0 &&
-                                       p->out_end + 1 < p->back_begin);
+                                : p->tier == ASHLAR_TIER_RESIDENT || p->out_end + 1 < p->back_begin;
         if (can_be && is_whole == (s->places[first].tier == ASHLAR_TIER_RECOMPUTED) &&
             finds(s, i + 1)) {
             return true;
@@ -413,7 +410,7 @@ static void check_choice(size_t budget) {
 /* ---- cases ---- */
 
 CASE(no_choice_is_better_than_the_best) {
-    size_t known_count = 0, stall_count = 0;
+    size_t known_count = 0, best_count = 0, stall_count = 0;
     const size_t rounds = CHECK_SANITIZED(2000, 200);
     for (size_t round = 0; round < rounds; round++) {
         bool is_known = false;
@@ -423,18 +420,18 @@ CASE(no_choice_is_better_than_the_best) {
         check_choice(budget);
         CHECK(!is_beaten(budget, choice.is_best ? choice.ns : choice.ns - choice.ns / 100,
                          &is_known));
-        CHECK(!is_known || choice.is_best || round % 20 == 0);
+        best_count += choice.is_best;
         known_count += is_known;
         stall_count += choice.ns > choice.compute_ns;
     }
-    CHECK(known_count > rounds / 10 * 9 && stall_count > rounds / 5);
+    CHECK(known_count > rounds / 10 * 9 && best_count > rounds / 100 * 99);
+    CHECK(stall_count > rounds / 5);
 }
 
 CASE(the_least_budget_is_the_least) {
     for (int round = 0; round < 1000; round++) {
         bool is_known = false;
         draw_table(5);
-        table.out_bytes_per_us *= between(0, 1); /* there may be no copies */
         const size_t least = least_bytes();
         check_choice(least);
         if (least > 0) {
@@ -456,8 +453,6 @@ CASE(more_memory_takes_no_more_time) {
             before = choice.ns;
         }
         REQUIRE(chooses(all > least ? all : least) && choice.ns == choice.compute_ns);
-        CHECK(all < least || choice.bytes[ASHLAR_TIER_RESIDENT] > 0 || choice.ns == 0 ||
-              choice.peak_bytes <= all);
     }
 }
 
@@ -482,7 +477,7 @@ static ashlar_tiers_table many(uint64_t bytes_per_us) {
 
 /* A fifth of the memory: copies of 40 us pass beside the work of 100 us; of 500 us they do not. */
 CASE(large_tables_are_near_their_bound_and_no_slower_than_computing_again) {
-    static const uint64_t rates[] = {25000, 9000, 2000, 0};
+    static const uint64_t rates[] = {25000, 9000, 2000, 1};
     uint64_t again_ns = 0;
     for (size_t r = sizeof rates / sizeof rates[0]; r-- > 0;) {
         const ashlar_tiers_table t = many(rates[r]);
@@ -508,7 +503,7 @@ CASE(the_same_table_has_the_same_choice) {
 }
 
 CASE(tables_without_items_or_with_one) {
-    table = (ashlar_tiers_table){0};
+    table = (ashlar_tiers_table){.out_bytes_per_us = 1, .back_bytes_per_us = 1};
     CHECK_ZU(least_bytes(), 0);
     REQUIRE(chooses(0));
     CHECK(choice.ns == 0 && choice.is_best);
@@ -545,6 +540,9 @@ CASE(tables_that_are_none_are_refused) {
     items[1].group = 2;
     CHECK_FAILS(ashlar__tiers_choose(&table, SIZE_MAX, places, &choice), ASHLAR_EINVAL, "item 1");
     items[1].group = 0;
+    table.back_bytes_per_us = 0;
+    CHECK_FAILS(ashlar__tiers_choose(&table, SIZE_MAX, places, &choice), ASHLAR_EINVAL, "rate");
+    table.back_bytes_per_us = 1;
     items[1].last_backward = 8;
     CHECK_FAILS(ashlar__tiers_choose(&table, SIZE_MAX, places, &choice), ASHLAR_EINVAL, "item 1");
     items[1] = items[0];
