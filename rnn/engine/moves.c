@@ -27,7 +27,7 @@ typedef struct planning {
     ashlar_pack_result packed;
 } planning;
 
-enum { PACK_MS = 20, TRIES = 6 };
+enum { TRIES = 6 };
 
 static size_t bytes_of(const planning *p, size_t buffer) {
     return ashlar__round_up(p->plan->places[buffer].bytes, ASHLAR_WALK_ALIGN);
@@ -80,10 +80,10 @@ static ashlar_status begin(planning *p, const ashlar_model *m, const ashlar_walk
 }
 
 /* Choose in a budget, and pack; the places may take more than the budget, by what lies between
- * them. */
+ * them. No search, which ends by the clock: the least memory must be the same each time. */
 static ashlar_status try_budget(planning *p, size_t budget) {
     const ashlar_walk_table *t = p->table;
-    const ashlar_pack_options options = {.alignment = ASHLAR_WALK_ALIGN, .time_budget_ms = PACK_MS};
+    const ashlar_pack_options options = {.alignment = ASHLAR_WALK_ALIGN};
     size_t count = 0, item = 0, seconds = 0;
     ASHLAR_TRY(ashlar__tiers_choose(&p->costs, budget, p->places, &p->choice));
     for (size_t i = 0; i < t->buffer_count; i++) {
