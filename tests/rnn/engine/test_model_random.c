@@ -339,8 +339,8 @@ static void check_moves(const ashlar_model_batch *plain) {
         CHECK(need_with(&b, b.memory) <= b.memory);
         check_places(&b);
         CHECK(ashlar_model_get_tiers(model, &b, &tiers) == ASHLAR_OK);
-        CHECK(tiers.host_bytes > 0 && tiers.time >= 1 && tiers.least_bytes == least);
-        moves_seen++;
+        CHECK(tiers.time >= 1 && tiers.least_bytes == least);
+        moves_seen += tiers.host_bytes > 0; /* a search may find another plan without them */
     }
     b.memory = least - 1;
     CHECK(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]) ==
