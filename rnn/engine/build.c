@@ -1,6 +1,7 @@
 /* build.c - declares a model: axes, tensors, operations, weights; commits and draws the weights. */
 #include "rnn/engine/engine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -98,6 +99,18 @@ void ashlar_model_destroy(ashlar_model *m) {
     ashlar__host_free(m->weights);
     ashlar__host_free(m->ties);
     ashlar__host_free(m);
+}
+
+ashlar_status ashlar_model_set_rates(ashlar_model *m, const ashlar_model_rates *rates) {
+    const ashlar_model_rates r = ASHLAR_OR_ZERO(ashlar_model_rates, rates);
+    const double all[] = {r.flops, r.memory_bytes, r.out_bytes, r.back_bytes};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        ASHLAR_FAIL_IF(!(all[i] >= 0 && all[i] < INFINITY), ASHLAR_EINVAL,
+                       "model: a rate of %g; give a finite one, or 0 for the usual", all[i]);
+    }
+    m->root->rates = r;
+    ashlar__model_drop_tables(m->root);
+    return ASHLAR_OK;
 }
 
 /* ---- failures ---- */

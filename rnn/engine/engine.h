@@ -417,7 +417,7 @@ static inline void *ashlar__walk_at(const ashlar_walking *w, size_t buffer) {
 
 /* Plan a training walk that is not cut in the memory of its shape, which is less than it takes; the
  * plan has its places without moves (moves.c). Errors: ASHLAR_ENOMEM, and those of ashlar_pack().
- * _least: the least memory of such a plan. _queue: queue such a walk. */
+ * _least: the least memory of such a plan. _queue: queue such a walk (moves_walk.c). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__moves_plan(const ashlar_model *model,
                                                    const ashlar_walk_table *table,
                                                    ashlar_walk_plan *plan);
@@ -425,7 +425,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__moves_least(const ashlar_walking *walkin
                                                     size_t *resident);
 ASHLAR_MUST_CHECK ashlar_status ashlar__moves_queue(ashlar_walking *walking);
 
-/* What phases take in a device's time, in nanoseconds; the rates of its copies (choice.c). */
+/* What phases take in a device's time, in nanoseconds; the rates of its copies (costs.c). */
 uint64_t ashlar__walk_phases_ns(const ashlar_model *model, const ashlar_walk_table *table,
                                 const ashlar_walk_plan *plan, size_t first, size_t end);
 void ashlar__walk_copy_rates(const ashlar_model *model, ashlar_tiers_table *out);
