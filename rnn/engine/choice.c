@@ -14,7 +14,8 @@ static const ashlar_model_rates USUAL_RATES = {
 static const double STEP_NS = 5000; /* of a recurrent layer, however little it computes */
 static const double CALL_NS = 5000; /* of any phase */
 static const double NS_MOST = 1e15; /* of a phase; sums of them do not overflow */
-enum { COPY_NS = 10000, BYTES_OF_US = 1000000 };
+static const double US_PER_S = 1e6, BYTES_OF_US_MOST = 1e12;
+enum { COPY_NS = 10000 };
 
 ashlar_status ashlar_model_set_rates(ashlar_model *m, const ashlar_model_rates *rates) {
     const ashlar_model_rates r = ASHLAR_OR_ZERO(ashlar_model_rates, rates);
@@ -93,10 +94,15 @@ uint64_t ashlar__walk_phases_ns(const ashlar_model *m, const ashlar_walk_table *
     return (uint64_t)ns;
 }
 
+/* Bytes in a microsecond, in whole numbers. */
+static uint64_t copy_rate(double given, double usual) {
+    return (uint64_t)fmax(1, fmin(BYTES_OF_US_MOST, rate_of(given, usual) / US_PER_S));
+}
+
 void ashlar__walk_copy_rates(const ashlar_model *m, ashlar_tiers_table *out) {
     const ashlar_model_rates *r = &m->root->rates;
-    out->out_bytes_per_us = (uint64_t)rate_of(r->out_bytes, USUAL_RATES.out_bytes) / BYTES_OF_US;
-    out->back_bytes_per_us = (uint64_t)rate_of(r->back_bytes, USUAL_RATES.back_bytes) / BYTES_OF_US;
+    out->out_bytes_per_us = copy_rate(r->out_bytes, USUAL_RATES.out_bytes);
+    out->back_bytes_per_us = copy_rate(r->back_bytes, USUAL_RATES.back_bytes);
     out->copy_ns = COPY_NS;
 }
 

@@ -27,7 +27,7 @@ typedef struct planning {
     ashlar_pack_result packed;
 } planning;
 
-enum { PACK_MS = 20, TRIES = 6 };
+enum { TRIES = 6 };
 
 static size_t bytes_of(const planning *p, size_t buffer) {
     return ashlar__round_up(p->plan->places[buffer].bytes, ASHLAR_WALK_ALIGN);
@@ -80,10 +80,10 @@ static ashlar_status begin(planning *p, const ashlar_model *m, const ashlar_walk
 }
 
 /* Choose in a budget, and pack; the places may take more than the budget, by what lies between
- * them. */
+ * them. No search, which ends by the clock: the least memory must be the same each time. */
 static ashlar_status try_budget(planning *p, size_t budget) {
     const ashlar_walk_table *t = p->table;
-    const ashlar_pack_options options = {.alignment = ASHLAR_WALK_ALIGN, .time_budget_ms = PACK_MS};
+    const ashlar_pack_options options = {.alignment = ASHLAR_WALK_ALIGN};
     size_t count = 0, item = 0, seconds = 0;
     ASHLAR_TRY(ashlar__tiers_choose(&p->costs, budget, p->places, &p->choice));
     for (size_t i = 0; i < t->buffer_count; i++) {
@@ -107,21 +107,24 @@ static ashlar_status try_budget(planning *p, size_t budget) {
     return ashlar_pack(p->parts, count + seconds, &options, p->offsets, &p->packed);
 }
 
-/* Find places in `memory`, 0: in the least. The last try is with the least budget, so that what it
- * takes is a memory with which each try ends well. */
+/* Find places in `memory`, or if it is less than that, in the least: what the least budget takes
+ * when it is packed. */
 static ashlar_status fit(planning *p, size_t memory) {
     size_t least, budget = memory;
     ASHLAR_TRY(ashlar__tiers_least(&p->costs, &least));
-    for (size_t i = 0; i < TRIES; i++) {
-        budget = budget < least || i + 1 == TRIES ? least : budget;
+    ASHLAR_TRY(try_budget(p, least));
+    if (memory <= p->packed.plan_bytes) {
+        return ASHLAR_OK;
+    }
+    for (size_t i = 0; i < TRIES && budget > least; i++) {
         ASHLAR_TRY(try_budget(p, budget));
         const size_t bytes = p->packed.plan_bytes;
-        if (bytes <= memory || budget == least) {
+        if (bytes <= memory) {
             return ASHLAR_OK;
         }
-        budget = bytes - memory < budget ? budget - (bytes - memory) : least;
+        budget = bytes - memory < budget ? budget - (bytes - memory) : 0;
     }
-    return ASHLAR_OK;
+    return try_budget(p, least);
 }
 
 ashlar_status ashlar__moves_least(const ashlar_walking *w, size_t *bytes, size_t *resident) {
