@@ -220,7 +220,9 @@ static bool try_shares(ashlar_tiers_state *s, shares part, size_t least) {
 static void try_all_shares(ashlar_tiers_state *s, size_t least) {
     enum { STEP = WHOLE / 4 };
     shares best = {0};
-    for (shares part = {0}; part.again <= WHOLE && !ashlar__tiers_is_over(s); part.again += STEP) {
+    (void)try_shares(s, best, least); /* which has room */
+    for (shares part = {.again = STEP}; part.again <= WHOLE && !ashlar__tiers_is_over(s);
+         part.again += STEP) {
         best = try_shares(s, part, least) ? part : best;
     }
     for (size_t step = STEP; step > 0; step /= 2) {
@@ -257,7 +259,7 @@ static void hand_out(ashlar_tiers_state *s, bool is_best, ashlar_tiers_place *pl
                      ashlar_tiers_choice *out) {
     const size_t count = s->t->item_count;
     memcpy(s->places, s->best, count * sizeof *s->places);
-    ASHLAR_ASSERT(s->best_ns >= s->bound_ns);
+    ASHLAR_CHECK2(s->best_ns >= s->bound_ns && s->best_ns < UINT64_MAX);
     *out = (ashlar_tiers_choice){.ns = s->best_ns,
                                  .bound_ns = is_best ? s->best_ns : s->bound_ns,
                                  .compute_ns = s->compute_ns,

@@ -311,7 +311,7 @@ static uint64_t bound_in(ashlar_tiers_state *s, size_t k, bool is_open, const ui
 uint64_t ashlar__tiers_bound(ashlar_tiers_state *s, bool is_open) {
     const size_t count = s->t->moment_count, cost = 1 + s->t->item_count + s->t->group_count;
     const size_t stride = 1 + count / (ASHLAR_TIERS_WORK / 16 / cost + 1);
-    ashlar__tiers_spend(s, count / stride / 4);
+    ashlar__tiers_spend(s, 1 + count / stride * cost / (4 * (count + s->t->item_count) + 1));
     (void)ashlar__tiers_load(s, true);
     uint64_t *before = s->load; /* which has done its work */
     before[0] = 0;

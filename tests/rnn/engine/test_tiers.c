@@ -319,6 +319,11 @@ static bool goes_on(search *s, position p) {
 }
 
 static bool starts(search *s) {
+    const uint64_t cost = 5; /* of what follows, in visits */
+    s->visits_left -= cost < s->visits_left ? cost : s->visits_left;
+    if (s->visits_left == 0) {
+        return false;
+    }
     s->rest_ns[table.moment_count] = 0;
     for (size_t k = table.moment_count; k-- > 0;) {
         s->ns[k] = ns_of(s->places, k);
@@ -491,6 +496,23 @@ CASE(large_tables_are_near_their_bound_and_no_slower_than_computing_again) {
         CHECK(r != 2 ||
               (choice.bytes[ASHLAR_TIER_HOST] > 0 && choice.bytes[ASHLAR_TIER_RECOMPUTED] > 0));
     }
+}
+
+/* So many moments that looking at each once is all the work that a choice may be. */
+CASE(tables_of_many_moments_have_a_choice) {
+    enum { MANY = 20000 };
+    ashlar_tiers_moment *long_row = calloc(MANY, sizeof *long_row);
+    REQUIRE(long_row != NULL);
+    for (size_t k = 0; k < MANY; k++) {
+        long_row[k] = (ashlar_tiers_moment){10, k == MANY / 2 ? 10 : 5};
+    }
+    table = (ashlar_tiers_table){long_row, MANY, items, 2, groups, 1, 1, 1, 0};
+    items[0] = (ashlar_tiers_item){6, 0, 0, 1, MANY - 2, MANY - 1};
+    items[1] = (ashlar_tiers_item){6, 0, 1, 2, MANY - 3, MANY - 1};
+    groups[0] = (ashlar_tiers_group){0, 0, false};
+    CHECK(chooses(17) && choice.bytes[ASHLAR_TIER_HOST] > 0);
+    CHECK(choice.ns >= choice.compute_ns && choice.peak_bytes <= 17);
+    free(long_row);
 }
 
 CASE(the_same_table_has_the_same_choice) {
