@@ -754,7 +754,10 @@ typedef struct ashlar_model_batch {
     size_t memory; /* TRAIN: bytes of device memory that the walk may work in. As much as has no
                     * room there goes to page-locked host memory in between, or is computed again,
                     * with the same results to the bit. 0: without chunks all that it needs; with
-                    * chunks the least, so that each goes forward twice */
+                    * chunks the least, so that each goes forward twice. Page-locked memory, two
+                    * streams and events are taken by ashlar_model_warmup(), or else by the first
+                    * walks that need them: run one of the largest before you capture. Less than
+                    * the least is ASHLAR_ENOMEM, which names it: ashlar_model_get_tiers() */
     /* The states of all recurrent layers, to go on from one batch to the next of a longer text: as
      * a batch before this one left them, and where this one shall leave them. Device memory of
      * carried_bytes (ashlar_model_get_need()) that do not overlap. NULL: as declared; not wanted.
