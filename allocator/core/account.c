@@ -54,6 +54,7 @@ void ashlar__stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
     stats->live_blocks = stats->alloc_count - stats->free_count;
     stats->spare_bytes = a->heap.range.spare_count * a->heap.range.handle_bytes;
     stats->reserved_bytes = a->heap.range.mapped_bytes;
+    stats->limit_bytes = a->heap.range.limit_bytes;
     stats->driver_calls = a->client.calls;
     stats->driver_calls_sealed = stats->is_sealed ? a->client.calls - a->calls_at_seal : 0;
 }

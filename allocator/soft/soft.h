@@ -33,7 +33,11 @@
  *   time     on or off (default): date all calls and work on virtual clocks (soft_time.c), by which
  *            an event is then complete or not
  *   costs    on (default) or off: whether, with time=on, calls and work take the time that
- *            soft_time.c estimates. off: only cuEventQuery and cuStreamQuery, so that polling ends
+ *            soft_time.c estimates. off: only cuEventQuery and cuStreamQuery, so that polling ends,
+ *            and copies with a copy_rate
+ *   copy_rate
+ *            bytes that a copy between host and device moves in a microsecond (MB/s), with time=on:
+ *            1..1000000. Default: 25000 with costs=on, and with costs=off such a copy takes no time
  *   launch   with time=on, the ns that a call which queues work costs the host; default 4000
  *   kernel   with time=on, the ns that a host function takes, in a kernel's place; default 10000
  *   touch    on (default) or off: with off, copies and fills are queued and move no bytes, so that

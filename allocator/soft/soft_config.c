@@ -58,6 +58,15 @@ static ashlar_status read_overhead(const char *key, ashlar_piece value, void *fi
     return ASHLAR_OK;
 }
 
+static ashlar_status read_rate(const char *key, ashlar_piece value, void *field) {
+    uint64_t number;
+    if (!ashlar__parse_count(value, &number) || number < 1 || number > 1000000) {
+        return refuse(key, value, "a number of bytes in a microsecond from 1 to 1000000");
+    }
+    *(uint64_t *)field = number;
+    return ASHLAR_OK;
+}
+
 static ashlar_status read_mode(const char *key, ashlar_piece value, void *field) {
     static const char *const modes[] = {"eager", "adversarial", "overlap"}; /* [soft_mode] */
     for (int i = 0; i < 3; i++) {
@@ -87,6 +96,7 @@ static ashlar_status read_recycle(const char *key, ashlar_piece value, void *fie
 
 /* Each key, its reader, and its field. */
 #define KEY_MAP(X)                             \
+    X(copy_rate, read_rate, copy_rate)         \
     X(costs, read_switch, has_costs)           \
     X(devices, read_devices, device_count)     \
     X(kernel, read_ns, kernel_ns)              \

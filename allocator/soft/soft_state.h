@@ -108,6 +108,7 @@ typedef struct soft_config {
     bool has_costs;
     bool has_touch;
     uint64_t launch_ns, kernel_ns;
+    uint64_t copy_rate; /* bytes in a microsecond; 0: unsaid */
 } soft_config;
 
 /* Read a line in the format of soft.h, after the line in ASHLAR_SOFT_DEFAULTS. Errors:
@@ -462,6 +463,7 @@ struct soft_device {
     soft_stream *legacy;   /* the default stream, always there */
     uint64_t end_ns;       /* time=on: the latest end of work queued on it */
     uint64_t blocking_ns;  /* the latest end of work on its blocking streams but the legacy one */
+    uint64_t copies_ns[2]; /* the end of copies from the host, and to it (soft_time.c) */
     uint64_t wait_count;   /* in-stream waits that made a stream's end later ... */
     uint64_t wait_ns;      /* ... and by how much in all */
     int memory_fd;         /* a sparse file: all of the device's memory */

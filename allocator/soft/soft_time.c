@@ -8,18 +8,21 @@
  *   a call           host += cost of the function; `host` is a clock of the calling thread
  *   work             start = max(tail of its stream, host, earliest by the legacy stream's order)
  *                    tail = start + duration
+ *   a copy           between host and device: start = max(the same, end of the device's last copy
+ *                    in this direction), for it has one copy engine for each
  *   a record         time of the event = tail, or later by the legacy stream's order
  *   a wait           tail = max(tail, time of the event)
  *   a host wait      host = max(host, what it waits for)
  *
- * A device runs any number of streams at once at full speed, so all time lost is lost by order
- * alone.
+ * But for its two copy engines, which serve copies as they are queued, a device runs any number of
+ * streams at once at full speed, so all time lost is lost by order alone.
  */
 #include "allocator/soft/soft.h"
 #include "allocator/soft/soft_state.h"
 
 /* How long work takes on the device: estimates for a data-centre GPU on PCIe 4. A copy or a fill
- * takes START_NS, and time for its bytes at the rate of their path. */
+ * takes START_NS, and time for its bytes at the rate of their path; HOST_BYTES_PER_US is
+ * copy_rate's default. */
 enum {
     QUERY_NS = 1000,
     START_NS = 2000,
@@ -134,8 +137,21 @@ static uint64_t bytes_ns(size_t bytes, uint64_t bytes_per_us) {
     return START_NS + bytes * 1000 / bytes_per_us;
 }
 
-static uint64_t duration_of(const soft_op *op) {
-    if (op->kind == SOFT_OP_WORK || !ashlar__soft_state.config.has_costs) {
+/* The end of the last copy in the direction of this one; NULL: it is no copy between host and
+ * device. */
+static uint64_t *copy_engine(soft_device *device, const soft_op *op) {
+    const bool to_device = op->dst.place == SOFT_PLACE_DEVICE;
+    return op->kind != SOFT_OP_COPY || to_device == (op->src.place == SOFT_PLACE_DEVICE)
+               ? NULL
+               : &device->of->copies_ns[to_device ? 0 : 1];
+}
+
+static uint64_t duration_of(const soft_op *op, bool is_by_engine) {
+    const soft_config *config = &ashlar__soft_state.config;
+    if (is_by_engine && config->copy_rate > 0) {
+        return bytes_ns(op->bytes, config->copy_rate) - (config->has_costs ? 0 : START_NS);
+    }
+    if (op->kind == SOFT_OP_WORK || !config->has_costs) {
         return op->duration_ns; /* 0 unless a test has queued SOFT_OP_WORK */
     }
     switch (op->kind) {
@@ -178,9 +194,16 @@ void ashlar__soft_time_submit(soft_stream *stream, const soft_op *op) {
     case SOFT_OP_WAIT:
         stream->tail_ns = later(before, op->awaits == NULL ? 0 : op->awaits->time_ns);
         break;
-    default:
-        stream->tail_ns = later(before, ashlar__soft_time_host()) + duration_of(op);
+    default: {
+        uint64_t *const engine = copy_engine(device, op);
+        const uint64_t begin = later(before, ashlar__soft_time_host());
+        stream->tail_ns =
+            later(begin, engine != NULL ? *engine : 0) + duration_of(op, engine != NULL);
+        if (engine != NULL) {
+            *engine = stream->tail_ns;
+        }
         break;
+    }
     }
     ASHLAR_CHECK2(stream->tail_ns >= before);
     if (op->point != NULL) {

@@ -87,6 +87,7 @@ typedef struct ashlar_stats {
     uint64_t spare_bytes;    /* memory ready to be mapped, see ashlar_allocator_reserve() */
     uint64_t reserved_bytes; /* physical memory taken from the driver */
     uint64_t reserved_peak_bytes;
+    uint64_t limit_bytes; /* the most that may be: ashlar_allocator_set_limit(), or the device's */
     uint64_t live_blocks;
     uint64_t alloc_count; /* successful calls */
     uint64_t free_count;

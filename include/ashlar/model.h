@@ -743,8 +743,16 @@ typedef struct ashlar_model_batch {
                               * captured and serve other lengths */
     size_t sequence_first, sequence_stride; /* as dropout_first and dropout_stride in rnn.h; on an
                                              * axis within another one dropout zeroes others */
-    size_t chunk; /* TRAIN, TEST: time steps of a chunk; 0: not in chunks. In training a chunk's
-                   * forward pass runs twice, so that memory is needed for one chunk only */
+    size_t chunk;  /* TRAIN, TEST: time steps of a chunk; 0: not in chunks. In training each chunk
+                    * goes forward, and then, from the last to the first, backward; what it keeps
+                    * meanwhile lies where `memory` has room for it */
+    size_t memory; /* TRAIN: bytes of device memory that the walk may work in. As much as has no
+                    * room there goes to page-locked host memory in between, or is computed again,
+                    * with the same results to the bit. 0: without chunks all that it needs; with
+                    * chunks the least, so that each goes forward twice. Page-locked memory, two
+                    * streams and events are taken by ashlar_model_warmup(), or else by the first
+                    * walks that need them: run one of the largest before you capture. Less than
+                    * the least is ASHLAR_ENOMEM, which names it: ashlar_model_get_tiers() */
     /* The states of all recurrent layers, to go on from one batch to the next of a longer text: as
      * a batch before this one left them, and where this one shall leave them. Device memory of
      * carried_bytes (ashlar_model_get_need()) that do not overlap. NULL: as declared; not wanted.
@@ -874,7 +882,33 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_get_need(ashlar_model *m
                                                                  const ashlar_model_batch *batch,
                                                                  ashlar_model_need *out);
 
-/* A buffer of a walk. It is live in the phases first .. last. */
+/* How fast a device works, from which the tiers of a walk in too little memory are chosen. 0: about
+ * as an H200 does. Results do not depend on it. */
+typedef struct ashlar_model_rates {
+    double flops;                 /* in a second */
+    double memory_bytes;          /* read and written in a second, on the device */
+    double out_bytes, back_bytes; /* copied in a second to page-locked memory, and back */
+} ashlar_model_rates;
+
+/* Choose by these rates from here on. Errors: ASHLAR_EINVAL (negative, or not finite). */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_set_rates(ashlar_model *model,
+                                                                  const ashlar_model_rates *rates);
+
+/* What becomes, between its forward and its backward pass, of what a training walk keeps. */
+typedef struct ashlar_model_tiers {
+    size_t resident_bytes, host_bytes, recomputed_bytes;
+    size_t least_bytes; /* no walk with less memory: batch->memory */
+    double time;        /* that it is expected to take, of the time with enough memory */
+    uint64_t event_calls; /* of the model's walks so far: driver calls that put copies in order */
+} ashlar_model_tiers;
+
+/* Choose, or tell what was chosen for batches of this shape. Errors: as of ashlar_model_run(). */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_get_tiers(ashlar_model *model,
+                                                                  const ashlar_model_batch *batch,
+                                                                  ashlar_model_tiers *out);
+
+/* A buffer of a walk. It is live in the phases first .. last. One that is on the host in between is
+ * listed twice. */
 typedef struct ashlar_model_buffer {
     const char *operation; /* that it belongs to */
     const char *role;      /* static: "value", "gradient", "kept", "workspace", ... */

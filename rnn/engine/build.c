@@ -1,6 +1,7 @@
 /* build.c - declares a model: axes, tensors, operations, weights; commits and draws the weights. */
 #include "rnn/engine/engine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,12 +47,15 @@ ashlar_status ashlar__model_drop_prepared(ashlar_model *m) {
     return ashlar_free(m->allocator, prepared);
 }
 
-static void free_tables(ashlar_model *m) {
+void ashlar__model_drop_tables(ashlar_model *m) {
     for (ashlar_walk_table *table = m->tables, *next; table != NULL; table = next) {
         next = table->next;
         ashlar__walk_table_destroy(table);
     }
     m->tables = NULL;
+    for (ashlar_model *body = m->bodies; body != NULL; body = body->next_body) {
+        ashlar__model_drop_tables(body);
+    }
 }
 
 static void free_nodes(ashlar_model *m) {
@@ -73,7 +77,9 @@ void ashlar_model_destroy(ashlar_model *m) {
         ashlar__host_free(body->loop);
         ashlar_model_destroy(body);
     }
-    free_tables(m);
+    ashlar__away_finish(m);
+    m->bodies = NULL;
+    ashlar__model_drop_tables(m);
     if (m->root == m) {
         ashlar_arena_destroy(m->arena);
         ashlar_ops_destroy(m->ops);
@@ -93,6 +99,18 @@ void ashlar_model_destroy(ashlar_model *m) {
     ashlar__host_free(m->weights);
     ashlar__host_free(m->ties);
     ashlar__host_free(m);
+}
+
+ashlar_status ashlar_model_set_rates(ashlar_model *m, const ashlar_model_rates *rates) {
+    const ashlar_model_rates r = ASHLAR_OR_ZERO(ashlar_model_rates, rates);
+    const double all[] = {r.flops, r.memory_bytes, r.out_bytes, r.back_bytes};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        ASHLAR_FAIL_IF(!(all[i] >= 0 && all[i] < INFINITY), ASHLAR_EINVAL,
+                       "model: a rate of %g; give a finite one, or 0 for the usual", all[i]);
+    }
+    m->root->rates = r;
+    ashlar__model_drop_tables(m->root);
+    return ASHLAR_OK;
 }
 
 /* ---- failures ---- */
@@ -547,9 +565,6 @@ ashlar_status ashlar_model_freeze(ashlar_model *m, const char *prefix, bool is_f
         "model: no weight's name begins with \"%s\"; a recurrent layer's weights are frozen "
         "together, by the layer's name",
         prefix);
-    free_tables(m);
-    for (ashlar_model *body = m->bodies; body != NULL; body = body->next_body) {
-        free_tables(body);
-    }
+    ashlar__model_drop_tables(m);
     return ASHLAR_OK;
 }

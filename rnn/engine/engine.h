@@ -6,6 +6,7 @@
 #include <ashlar/model.h>
 
 #include "allocator/base/error.h"
+#include "rnn/engine/tiers.h"
 
 #define ASHLAR_NO_INDEX SIZE_MAX
 
@@ -62,6 +63,7 @@ typedef struct ashlar_walk_buffer {
     const char *role;
     size_t first, last;
     size_t home;
+    size_t pause, resume; /* of a home: the phases around its longest idle time; equal: none */
 } ashlar_walk_buffer;
 
 /* The phase in which an operation writes the gradients of its inputs. */
@@ -98,6 +100,7 @@ typedef struct ashlar_walk_tensor {
 typedef struct ashlar_table_key {
     uint64_t walk; /* an ashlar_walk; no padding, for keys are compared as bytes */
     uint64_t outputs, input_gradients; /* bit i: the i-th is wanted */
+    uint64_t is_cut;                   /* a training in chunks */
 } ashlar_table_key;
 
 /* The shape of a batch: all that sizes depend on. */
@@ -105,22 +108,42 @@ typedef struct ashlar_walk_shape {
     size_t batch, chunk;
     size_t steps[ASHLAR_AXIS_MAX];
     size_t lengths; /* bit i: the lengths of axis i lie in the walk's block */
+    size_t memory;  /* bytes that the block may have, of a training; 0: the batch says nothing */
 } ashlar_walk_shape;
+
+/* Where a buffer lies. */
+typedef struct ashlar_walk_place {
+    size_t offset, bytes; /* 0 bytes: not needed */
+    size_t kept_at;       /* is_kept: its offset in what is kept from before the split until behind
+                           * it; that may be in the walk's block too, at `offset` (ashlar_walking) */
+    bool is_kept;
+    uint32_t move; /* 1 + the number of its move; 0: it stays */
+} ashlar_walk_place;
+
+/* A buffer that is on the host for a while, in a walk that is not cut: sent behind phase `pause`
+ * of its buffer, whose place is free behind phase out_end, and fetched before phase back_begin. */
+typedef struct ashlar_walk_move {
+    size_t buffer;
+    size_t pause, out_end, back_begin, resume; /* phases */
+    size_t back_at;                            /* offset from then on */
+    size_t host;                               /* offset there */
+} ashlar_walk_move;
 
 /* Offsets of the table's buffers for one shape. */
 typedef struct ashlar_walk_plan {
     struct ashlar_walk_plan *next; /* in its bucket */
     ashlar_walk_shape shape;
     size_t bytes, bound;
-    size_t kept_bytes,
-        back_bytes;     /* with a split: `bytes` is for the phases before it, `back_bytes`
-                         * for those behind, `kept_bytes` for what both use */
+    size_t kept_bytes; /* with a split: of what is used before it and behind it */
+    size_t back_bytes; /* of a loop's body: for what is used behind the split; `bytes`: before */
+    size_t slots_at, slot_count; /* of chunks: room for what so many others keep */
+    size_t host_bytes;           /* page-locked, meanwhile */
+    ashlar_walk_move *moves;     /* [move_count] in the order of `resume` */
+    size_t move_count;
+    ashlar_tiers_choice choice; /* of a walk with moves */
     size_t carried;     /* bytes of a set of carried states */
     size_t *carried_at; /* [nodes] offsets in it; in this block of memory, behind `places` */
-    struct {
-        size_t offset, bytes; /* 0 bytes: not needed */
-        bool is_kept;         /* of a loop's body: from a step's forward to its backward */
-    } places[];               /* [buffers] */
+    ashlar_walk_place places[]; /* [buffers] */
 } ashlar_walk_plan;
 
 enum {
@@ -129,18 +152,29 @@ enum {
     ASHLAR_WALK_ALIGN = 256      /* bytes, of every buffer */
 };
 
+/* What becomes of what the chunks of a walk keep. */
+typedef struct ashlar_walk_tiers {
+    struct ashlar_walk_tiers *next;
+    size_t batch, chunk, chunk_count, slot_count; /* of the walks */
+    ashlar_tiers_choice choice;
+    unsigned char of[]; /* [chunk_count] an ashlar_tier */
+} ashlar_walk_tiers;
+
 typedef struct ashlar_walk_table {
     struct ashlar_walk_table *next;
     ashlar_table_key key;
     ashlar_walk_phase *phases;
-    size_t phase_count, forward_count;
-    size_t split; /* of a loop's body in training: the first phase of the backward sweep; else 0 */
+    size_t phase_count;
+    size_t split; /* of a loop's body or of chunks in training: the first phase of the sweep from
+                   * the last step, or chunk, to the first; else 0 */
     ashlar_walk_buffer *buffers;
     size_t buffer_count;
     ashlar_walk_node *nodes;                  /* [model->node_count] */
     ashlar_walk_tensor *tensors;              /* [model->tensor_count] */
     size_t lengths[ASHLAR_AXIS_MAX], borders; /* numbers of buffers */
+    unsigned char *uses; /* [buffers, phases] while it is made: where a buffer is used */
     ashlar_walk_plan *plans[ASHLAR_PLAN_BUCKETS];
+    ashlar_walk_tiers *tiers;
 } ashlar_walk_table;
 
 /* ---- the model ---- */
@@ -161,6 +195,17 @@ typedef struct ashlar_model_constant {
     size_t bytes;
     char values[]; /* the same on the host, of the model's type */
 } ashlar_model_constant;
+
+/* What it takes to have buffers of walks on the host for a while (away.c). */
+typedef struct ashlar_away {
+    size_t needed_bytes, needed_events; /* by the plans so far */
+    ashlar_stream out, back;            /* copies; NULL: not needed yet */
+    ashlar_event now;                   /* recorded and waited for at once */
+    ashlar_event *events;               /* [event_count] of places in a walk's block */
+    size_t event_count, bytes;
+    char *host;           /* [bytes] page-locked */
+    uint64_t event_calls; /* so far: see ashlar_model_tiers */
+} ashlar_away;
 
 struct ashlar_model {
     ashlar_model
@@ -198,6 +243,8 @@ struct ashlar_model {
     void *prepared; /* copies of weights that walks read which do not train; NULL: none */
     bool prepares_bf16;
     ashlar_walk_table *tables;
+    ashlar_away away;
+    ashlar_model_rates rates; /* of the root */
 };
 
 /* Make a model around `root`'s device and weights; NULL: a model with its own. */
@@ -240,6 +287,9 @@ ashlar_tensor *ashlar__model_one(ashlar_model *model, const ashlar_operation *op
 /* Declare a weight, or find the one of that name; ASHLAR_NO_INDEX after a failure. */
 size_t ashlar__model_weight(ashlar_model *model, const ashlar_model_weight *weight);
 
+/* Drop the tables, so that all are made anew. */
+void ashlar__model_drop_tables(ashlar_model *model);
+
 /* Whether optimizers leave alone what is frozen here: what a program set in the arena since may
  * have undone it. Errors: ASHLAR_EINVAL. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_check_frozen(ashlar_model *model);
@@ -273,8 +323,7 @@ void ashlar__walk_table_destroy(ashlar_walk_table *table);
 
 /* Its plan for a shape, packed when it is first asked for. Errors: those of ashlar_pack() and of
  * the operations' sizes(); ASHLAR_EOVERFLOW. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__walk_plan_get(const ashlar_model *model,
-                                                      ashlar_walk_table *table,
+ASHLAR_MUST_CHECK ashlar_status ashlar__walk_plan_get(ashlar_model *model, ashlar_walk_table *table,
                                                       const ashlar_walk_shape *shape,
                                                       const ashlar_walk_plan **out);
 
@@ -286,28 +335,103 @@ void ashlar__walk_extents(const ashlar_model *model, const ashlar_walk_shape *sh
 size_t ashlar__walk_tensor_bytes(const ashlar_tensor *tensor,
                                  const ashlar_extent extents[ASHLAR_AXIS_MAX]);
 
+/* The tiers of the chunks of a training walk, chosen when they are first asked for. Errors: those
+ * of ashlar__tiers_choose(). */
+struct ashlar_walking;
+ASHLAR_MUST_CHECK ashlar_status ashlar__walk_tiers_get(const struct ashlar_walking *walking,
+                                                       const ashlar_walk_tiers **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__walk_tiers_tell(const struct ashlar_walking *walking,
+                                                        ashlar_model_tiers *out);
+
+/* ---- what is on the host for a while ---- */
+
+/* Note what a plan needs; take what the plans so far do, or give it back. _take waits for copies if
+ * it takes anew, and is not for a stream that is captured then. Errors: ASHLAR_ENOMEM,
+ * ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. */
+void ashlar__away_need(ashlar_model *model, const ashlar_walk_plan *plan);
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_take(ashlar_model *model);
+void ashlar__away_finish(ashlar_model *model);
+
+/* A place in a walk's block whose contents go to the host. */
+typedef struct ashlar_away_place {
+    char *device;
+    size_t host, bytes; /* host: offset */
+    ashlar_event event; /* of the place */
+} ashlar_away_place;
+
+/* Calls for an event, which are counted. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_record(ashlar_model *model, ashlar_event event,
+                                                    ashlar_stream stream);
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_wait(ashlar_model *model, ashlar_stream stream,
+                                                  ashlar_event event);
+
+/* Queue a copy behind what is queued on `stream` now; the place's event follows it. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_send(ashlar_model *model,
+                                                  const ashlar_away_place *place,
+                                                  ashlar_stream stream);
+/* Let copies back begin behind what is queued on `stream` now. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_follow(ashlar_model *model, ashlar_stream stream);
+/* Queue the copy back, if it `waits` behind what the place's event says, which says then when it is
+ * over. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_fetch(ashlar_model *model,
+                                                   const ashlar_away_place *place, bool waits);
+/* After a failure, have `stream` wait for all copies, since their block is given back there.
+ * Returns `failed`, with its detail. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_join(ashlar_model *model, ashlar_stream stream,
+                                                  ashlar_status failed);
+
 /* ---- a walk ---- */
 
 typedef struct ashlar_walking {
     ashlar_model *model;
     ashlar_model_batch batch; /* ASHLAR_AXIS_TIME is among its axes, too */
-    const ashlar_walk_table *table;
+    ashlar_walk_table *table;
     const ashlar_walk_plan *plan;
     ashlar_stream stream;
-    char *block,
-        *kept; /* where places lie; kept: those that are kept from step to step of a loop */
+    char *block, *kept; /* where places lie; kept: those that are kept across the split. NULL: in
+                         * the block */
     uint64_t seed;
     ashlar_extent extents[ASHLAR_AXIS_MAX]; /* of the whole batch; then of the present chunk */
     int32_t *clipped;                       /* [rows] host lengths of the present chunk */
     /* The present chunk; without chunks the only one. */
     size_t chunk, chunk_count, first_step;
-    bool is_to_border; /* only the states behind the chunk are wanted */
+    size_t phase;  /* the present one, where buffers move */
+    bool is_early; /* its phases before the split alone; the states behind it are wanted */
 } ashlar_walking;
 
 /* A walk that is no step of the allocator by itself. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_walk(ashlar_model *model, ashlar_walk walk,
                                                    const ashlar_model_batch *batch,
                                                    ashlar_stream stream);
+
+/* Where a buffer lies; NULL: it is not needed. */
+static inline void *ashlar__walk_at(const ashlar_walking *w, size_t buffer) {
+    const ashlar_walk_place *place = buffer == ASHLAR_NO_INDEX ? NULL : &w->plan->places[buffer];
+    const ashlar_walk_move *move =
+        place == NULL || place->move == 0 ? NULL : &w->plan->moves[place->move - 1];
+    return place == NULL || place->bytes == 0             ? NULL
+           : move != NULL && w->phase >= move->back_begin ? w->block + move->back_at
+           : place->is_kept && w->kept != NULL            ? w->kept + place->kept_at
+                                                          : w->block + place->offset;
+}
+
+/* Plan a training walk that is not cut in the memory of its shape, which is less than it takes; the
+ * plan has its places without moves (moves.c). Errors: ASHLAR_ENOMEM, and those of ashlar_pack().
+ * _least: the least memory of such a plan. _queue: queue such a walk (moves_walk.c). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__moves_plan(const ashlar_model *model,
+                                                   const ashlar_walk_table *table,
+                                                   ashlar_walk_plan *plan);
+ASHLAR_MUST_CHECK ashlar_status ashlar__moves_least(const ashlar_walking *walking, size_t *bytes,
+                                                    size_t *resident);
+ASHLAR_MUST_CHECK ashlar_status ashlar__moves_queue(ashlar_walking *walking);
+
+/* What phases take in a device's time, in nanoseconds; the rates of its copies (costs.c). */
+uint64_t ashlar__walk_phases_ns(const ashlar_model *model, const ashlar_walk_table *table,
+                                const ashlar_walk_plan *plan, size_t first, size_t end);
+void ashlar__walk_copy_rates(const ashlar_model *model, ashlar_tiers_table *out);
+
+/* Queue a walk of several chunks (chunks.c). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__walk_chunks(ashlar_walking *walking);
 
 /* Queue the phases first .. end - 1. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__walk_queue(const ashlar_walking *walking, size_t first,

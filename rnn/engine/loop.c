@@ -142,7 +142,7 @@ static ashlar_tensor *add_to_body(loop *l, const ashlar_operation *operation,
 /* ---- where everything lies ---- */
 
 typedef struct layout {
-    const ashlar_walk_table *table;
+    ashlar_walk_table *table;
     const ashlar_walk_plan *plan;
     size_t steps, rows;
     size_t slot_count;                   /* of each carried value */
@@ -168,7 +168,7 @@ static ashlar_status body_plan(const loop *l, const ashlar_operation_call *c,
                             .outputs = (UINT64_C(1) << l->body->output_count) - 1};
     ashlar_walk_table *table;
     ashlar_walk_shape shape = *outer;
-    shape.chunk = shape.lengths = 0;
+    shape.chunk = shape.lengths = shape.memory = 0;
     for (size_t i = 0; i < l->entry_count && c->has_backward; i++) {
         const entry *e = &l->entries[i];
         const bool is_wanted =

@@ -94,15 +94,29 @@ static void add_phase(ashlar_walk_table *t, ashlar_node *node, ashlar_phase phas
     t->phases[t->phase_count++] = (ashlar_walk_phase){node, phase};
 }
 
+/* The forward phases of the operations that lead to carried states, or of the others. */
+static void list_forward(const ashlar_model *m, ashlar_walk_table *t, bool leads_to_carried) {
+    for (size_t n = 0; n < m->node_count; n++) {
+        if (t->nodes[n].is_needed && t->nodes[n].leads_to_carried == leads_to_carried) {
+            add_phase(t, m->nodes[n], ASHLAR_PHASE_FORWARD);
+        }
+    }
+}
+
+/* In chunks, a training goes through what leads to carried states first, in all of them. */
 static void list_phases(const ashlar_model *m, ashlar_walk_table *t) {
     size_t losses = 0;
-    for (size_t n = 0; n < m->node_count; n++) {
+    if (t->key.is_cut) {
+        list_forward(m, t, true);
+        t->split = t->phase_count;
+        list_forward(m, t, false);
+    }
+    for (size_t n = 0; n < m->node_count && !t->key.is_cut; n++) {
         if (t->nodes[n].is_needed) {
             add_phase(t, m->nodes[n], ASHLAR_PHASE_FORWARD);
             losses += m->nodes[n]->operation.is_loss;
         }
     }
-    t->forward_count = t->phase_count;
     if (m->loop != NULL && t->key.walk == ASHLAR_WALK_TRAIN) {
         t->split = t->phase_count - losses; /* a body's only losses, its sinks, are behind all */
     }
@@ -119,22 +133,30 @@ static void list_phases(const ashlar_model *m, ashlar_walk_table *t) {
 
 /* ---- when buffers are live ---- */
 
-/* There is room: take_arrays(). */
+static void mark_use(const ashlar_walk_table *t, size_t buffer, size_t phase) {
+    t->uses[buffer * t->phase_count + phase] = 1;
+}
+
+/* There is room: take_arrays(), and for the uses list_phases(). */
 static size_t add_buffer(ashlar_walk_table *t, ashlar_walk_buffer buffer) {
     buffer.home = t->buffer_count;
+    mark_use(t, buffer.home, buffer.first);
     t->buffers[t->buffer_count] = buffer;
     return t->buffer_count++;
 }
 
 static void live_until(const ashlar_walk_table *t, size_t buffer, size_t phase) {
-    if (buffer != ASHLAR_NO_INDEX && phase != ASHLAR_NO_INDEX && t->buffers[buffer].last < phase) {
-        t->buffers[buffer].last = phase;
+    if (buffer != ASHLAR_NO_INDEX && phase != ASHLAR_NO_INDEX) {
+        ashlar_walk_buffer *b = &t->buffers[buffer];
+        b->last = b->last < phase ? phase : b->last;
+        mark_use(t, buffer, phase);
     }
 }
 
-static size_t last_phase(const ashlar_walk_node *w) {
-    const size_t weights = w->phases[ASHLAR_PHASE_BACKWARD_WEIGHTS];
-    return weights != ASHLAR_NO_INDEX ? weights : w->phases[ASHLAR_PHASE_BACKWARD];
+static void live_through_backward(const ashlar_walk_table *t, size_t buffer,
+                                  const ashlar_walk_node *w) {
+    live_until(t, buffer, w->phases[ASHLAR_PHASE_BACKWARD]);
+    live_until(t, buffer, w->phases[ASHLAR_PHASE_BACKWARD_WEIGHTS]);
 }
 
 /* The values of an operation's outputs, each live until it is last read. */
@@ -146,7 +168,9 @@ static void add_values(ashlar_walk_table *t, const ashlar_node *node, size_t pha
     for (size_t i = 0; i < node->input_count; i++) {
         const size_t value = t->tensors[node->inputs[i]->index].value;
         live_until(t, value, phase);
-        live_until(t, value, has_bit(reads, i) ? last_phase(w) : phase);
+        if (has_bit(reads, i)) {
+            live_through_backward(t, value, w);
+        }
     }
     for (size_t i = 0; i < node->output_count; i++) {
         const ashlar_tensor *out = &node->outputs[i];
@@ -156,7 +180,9 @@ static void add_values(ashlar_walk_table *t, const ashlar_node *node, size_t pha
                 t,
                 (ashlar_walk_buffer){
                     .tensor = out, .node = node, .role = "value", .first = phase, .last = phase});
-            live_until(t, own->value, has_bit(o->reads_outputs, i) ? last_phase(w) : phase);
+            if (has_bit(o->reads_outputs, i)) {
+                live_through_backward(t, own->value, w);
+            }
         }
     }
 }
@@ -200,10 +226,10 @@ static void add_buffers(const ashlar_model *m, ashlar_walk_table *t) {
             add_values(t, node, p);
         }
         if (phase == ASHLAR_PHASE_FORWARD && w->has_backward) {
-            w->kept = add_buffer(t, (ashlar_walk_buffer){.node = node,
-                                                         .role = "kept for backward",
-                                                         .first = p,
-                                                         .last = last_phase(w)});
+            w->kept = add_buffer(
+                t, (ashlar_walk_buffer){
+                       .node = node, .role = "kept for backward", .first = p, .last = p});
+            live_through_backward(t, w->kept, w);
         }
         if (t->key.walk == ASHLAR_WALK_TRAIN && phase == ashlar__walk_gradient_phase(node)) {
             add_gradients(t, node, p);
@@ -233,6 +259,9 @@ static void put_at(const ashlar_walk_table *t, size_t buffer, size_t other) {
     if (t->buffers[home].last == t->buffers[buffer].first) {
         t->buffers[buffer].home = home;
         t->buffers[home].last = t->buffers[buffer].last;
+        for (size_t p = 0; p < t->phase_count; p++) {
+            t->uses[home * t->phase_count + p] |= t->uses[buffer * t->phase_count + p];
+        }
     }
 }
 
@@ -261,12 +290,36 @@ static void put_in_place(const ashlar_walk_table *t) {
     }
 }
 
+/* ---- idle times ---- */
+
+static void find_pauses(const ashlar_walk_table *t) {
+    for (size_t i = 0; i < t->buffer_count; i++) {
+        ashlar_walk_buffer *b = &t->buffers[i];
+        size_t before = b->first;
+        b->pause = b->resume = b->first;
+        for (size_t p = b->first; p <= b->last && b->node != NULL; p++) {
+            if (t->uses[i * t->phase_count + p] != 0) {
+                if (p - before > b->resume - b->pause) {
+                    b->pause = before;
+                    b->resume = p;
+                }
+                before = p;
+            }
+        }
+    }
+}
+
 /* ---- the table ---- */
+
+static void free_plan(ashlar_walk_plan *plan) {
+    ashlar__host_free(plan->moves);
+    ashlar__host_free(plan);
+}
 
 static void free_plans(ashlar_walk_plan *plan) {
     for (ashlar_walk_plan *next; plan != NULL; plan = next) {
         next = plan->next;
-        ashlar__host_free(plan);
+        free_plan(plan);
     }
 }
 
@@ -274,6 +327,11 @@ void ashlar__walk_table_destroy(ashlar_walk_table *t) {
     for (size_t i = 0; i < ASHLAR_PLAN_BUCKETS; i++) {
         free_plans(t->plans[i]);
     }
+    for (ashlar_walk_tiers *tiers = t->tiers, *next; tiers != NULL; tiers = next) {
+        next = tiers->next;
+        ashlar__host_free(tiers);
+    }
+    ashlar__host_free(t->uses);
     ashlar__host_free(t->phases);
     ashlar__host_free(t->buffers);
     ashlar__host_free(t->nodes);
@@ -282,11 +340,12 @@ void ashlar__walk_table_destroy(ashlar_walk_table *t) {
 }
 
 /* Take what an empty table needs; the buffers are at most as many as the operations may have. */
-static ashlar_status take_arrays(const ashlar_model *m, ashlar_walk_table *t) {
+static ashlar_status take_arrays(const ashlar_model *m, ashlar_walk_table *t, size_t *count) {
     size_t buffers = ASHLAR_AXIS_MAX;
     for (size_t n = 0; n < m->node_count; n++) {
         buffers += m->nodes[n]->input_count + m->nodes[n]->output_count + ASHLAR_PHASE_COUNT + 1;
     }
+    *count = buffers;
     ASHLAR_HOST_NEW(t->phases, ASHLAR_PHASE_COUNT * m->node_count, "no host memory for a walk");
     ASHLAR_HOST_NEW(t->buffers, buffers, "no host memory for a walk");
     ASHLAR_HOST_NEW(t->nodes, m->node_count, "no host memory for a walk");
@@ -306,7 +365,8 @@ static ashlar_status take_arrays(const ashlar_model *m, ashlar_walk_table *t) {
 
 static ashlar_status fill(const ashlar_model *m, ashlar_walk_table *t) {
     const bool predicts = t->key.walk == ASHLAR_WALK_PREDICT;
-    ASHLAR_TRY(take_arrays(m, t));
+    size_t buffers;
+    ASHLAR_TRY(take_arrays(m, t, &buffers));
     find_needed(m, t);
     if (t->key.walk == ASHLAR_WALK_TRAIN) {
         find_gradients(m, t);
@@ -315,8 +375,12 @@ static ashlar_status fill(const ashlar_model *m, ashlar_walk_table *t) {
     ASHLAR_FAIL_IF(t->phase_count == 0, ASHLAR_EINVAL, "model: there is nothing to %s: %s",
                    predicts ? "predict" : "compute",
                    predicts ? "give one of the outputs" : "declare a loss");
+    ASHLAR_HOST_NEW(t->uses, buffers * t->phase_count, "no host memory for a walk");
     add_buffers(m, t);
     put_in_place(t);
+    find_pauses(t);
+    ashlar__host_free(t->uses);
+    t->uses = NULL;
     return ASHLAR_OK;
 }
 
@@ -464,46 +528,86 @@ typedef struct packing {
     ashlar_pack_result result;
 } packing;
 
-/* Place the buffers whose first use is in the phases first .. end - 1, and whose last is before
- * `split` (kept: not before it). */
+/* Whether what a step, or chunk, has in a buffer before the split is read behind it. */
+static bool crosses_split(const ashlar_walk_table *t, const ashlar_walk_buffer *b) {
+    return b->node != NULL && b->first < t->split && b->last >= t->split;
+}
+
+/* Place the buffers of one kind. */
 static ashlar_status pack(const ashlar_walk_table *t, ashlar_walk_plan *plan, packing *p,
-                          size_t first, size_t end, bool is_kept) {
+                          bool (*is_packed)(const ashlar_walk_table *, const ashlar_walk_buffer *),
+                          bool is_kept, size_t *bytes) {
     const ashlar_pack_options options = {.alignment = ASHLAR_WALK_ALIGN,
                                          .time_budget_ms = SEARCH_MS};
     size_t count = 0;
     for (size_t i = 0; i < t->buffer_count; i++) {
         const ashlar_walk_buffer *b = &t->buffers[i];
-        const bool crosses = b->first < t->split && b->last >= t->split;
-        if (b->home == i && plan->places[i].bytes > 0 && b->first >= first && b->first < end &&
-            crosses == is_kept) {
+        if (b->home == i && plan->places[i].bytes > 0 && is_packed(t, b)) {
             p->buffers[count] = (ashlar_pack_buffer){plan->places[i].bytes, b->first, b->last + 1};
             p->numbers[count++] = i;
         }
     }
     ASHLAR_TRY(ashlar_pack(p->buffers, count, &options, p->offsets, &p->result));
     for (size_t k = 0; k < count; k++) {
-        plan->places[p->numbers[k]].offset = p->offsets[k];
-        plan->places[p->numbers[k]].is_kept = is_kept;
+        ashlar_walk_place *place = &plan->places[p->numbers[k]];
+        *(is_kept ? &place->kept_at : &place->offset) = p->offsets[k];
+        place->is_kept |= is_kept;
+    }
+    *bytes = p->result.plan_bytes;
+    return ASHLAR_OK;
+}
+
+static bool is_any(const ashlar_walk_table *t, const ashlar_walk_buffer *b) {
+    (void)t;
+    (void)b;
+    return true;
+}
+
+static bool is_before(const ashlar_walk_table *t, const ashlar_walk_buffer *b) {
+    return b->last < t->split;
+}
+
+static bool is_behind(const ashlar_walk_table *t, const ashlar_walk_buffer *b) {
+    return b->first >= t->split;
+}
+
+/* A step of a loop's body has three blocks; all else has one, and chunks, where they keep what
+ * crosses the split, another. */
+static ashlar_status place_all(const ashlar_walk_table *t, ashlar_walk_plan *plan, packing *p) {
+    const bool has_blocks = t->split > 0 && !t->key.is_cut;
+    ASHLAR_TRY(pack(t, plan, p, has_blocks ? is_before : is_any, false, &plan->bytes));
+    plan->bound = p->result.bound_bytes;
+    if (has_blocks) {
+        ASHLAR_TRY(pack(t, plan, p, is_behind, false, &plan->back_bytes));
+    }
+    if (t->split > 0) {
+        ASHLAR_TRY(pack(t, plan, p, crosses_split, true, &plan->kept_bytes));
+    }
+    for (size_t i = 0; i < t->buffer_count; i++) {
+        const size_t bytes = plan->places[i].bytes;
+        plan->places[i] = plan->places[home_of(t, i)];
+        plan->places[i].bytes = bytes;
     }
     return ASHLAR_OK;
 }
 
-/* Without a split all buffers are in one block; with one, what crosses it has a block of its own.
- */
-static ashlar_status place_all(const ashlar_walk_table *t, ashlar_walk_plan *plan, packing *p) {
-    ASHLAR_TRY(pack(t, plan, p, 0, t->split > 0 ? t->split : t->phase_count, false));
-    plan->bytes = p->result.plan_bytes;
-    plan->bound = p->result.bound_bytes;
-    if (t->split > 0) {
-        ASHLAR_TRY(pack(t, plan, p, t->split, t->phase_count, false));
-        plan->back_bytes = p->result.plan_bytes;
-        ASHLAR_TRY(pack(t, plan, p, 0, t->split, true));
-        plan->kept_bytes = p->result.plan_bytes;
-    }
-    for (size_t i = 0; i < t->buffer_count; i++) {
-        const size_t home = home_of(t, i);
-        plan->places[i].offset = plan->places[home].offset;
-        plan->places[i].is_kept = plan->places[home].is_kept;
+/* Give a walk of chunks room for what others than the present one keep: all but the last, which
+ * goes back at once. */
+static ashlar_status fill_memory(ashlar_walk_plan *plan) {
+    const size_t memory = plan->shape.memory, steps = plan->shape.steps[ASHLAR_AXIS_TIME];
+    ASHLAR_FAIL_IF(plan->bytes > memory, ASHLAR_ENOMEM,
+                   "model: a walk of %zu steps needs at least %zu bytes, and may have %zu: give it "
+                   "more, or shorter chunks",
+                   steps, plan->bytes, memory);
+    if (plan->kept_bytes > 0) {
+        const size_t others = (steps - 1) / plan->shape.chunk;
+        const size_t room = (memory - plan->bytes) / plan->kept_bytes;
+        plan->slots_at = plan->bytes;
+        plan->slot_count = room < others ? room : others;
+        plan->bytes += plan->slot_count * plan->kept_bytes;
+        plan->bound += plan->slot_count * plan->kept_bytes;
+        plan->host_bytes =
+            plan->slot_count > 0 ? (others - plan->slot_count) * plan->kept_bytes : 0;
     }
     return ASHLAR_OK;
 }
@@ -520,7 +624,13 @@ static ashlar_status make_plan(const ashlar_model *m, const ashlar_walk_table *t
     p.offsets = p.numbers + count;
     const ashlar_status status = place_all(t, plan, &p);
     ashlar__host_free(memory);
-    return status;
+    ASHLAR_TRY(status);
+    if (plan->shape.memory == 0) {
+        return ASHLAR_OK;
+    }
+    return t->key.is_cut                      ? fill_memory(plan)
+           : plan->bytes > plan->shape.memory ? ashlar__moves_plan(m, t, plan)
+                                              : ASHLAR_OK;
 }
 
 /* Odd, so that each length counts. */
@@ -542,7 +652,7 @@ static ashlar_status new_plan(const ashlar_model *m, const ashlar_walk_table *t,
     ASHLAR_FAIL_IF(plan == NULL, ASHLAR_EHOSTMEM, "no host memory for the plan of a walk");
     plan->shape = *shape;
     plan->carried_at = (size_t *)(void *)((char *)plan + bytes);
-    ASHLAR_HAND_OUT(make_plan(m, t, plan), plan, ashlar__host_free, out);
+    ASHLAR_HAND_OUT(make_plan(m, t, plan), plan, free_plan, out);
 }
 
 /* Drop a bucket's oldest plans, so that a program whose batches all differ needs no more and more
@@ -555,7 +665,7 @@ static void drop_oldest(ashlar_walk_plan **bucket) {
     *bucket = NULL;
 }
 
-ashlar_status ashlar__walk_plan_get(const ashlar_model *m, ashlar_walk_table *t,
+ashlar_status ashlar__walk_plan_get(ashlar_model *m, ashlar_walk_table *t,
                                     const ashlar_walk_shape *shape, const ashlar_walk_plan **out) {
     ashlar_walk_plan **bucket = &t->plans[bucket_of(shape)], *plan = *bucket;
     while (plan != NULL && memcmp(&plan->shape, shape, sizeof *shape) != 0) {
@@ -563,6 +673,7 @@ ashlar_status ashlar__walk_plan_get(const ashlar_model *m, ashlar_walk_table *t,
     }
     if (plan == NULL) {
         ASHLAR_TRY(new_plan(m, t, shape, &plan));
+        ashlar__away_need(m->root, plan);
         drop_oldest(bucket);
         plan->next = *bucket;
         *bucket = plan;

@@ -37,7 +37,9 @@ static size_t chunk_of(const ashlar_model *m, const ashlar_model_batch *b) {
 
 static ashlar_status shape_of(const ashlar_model *m, ashlar_walk walk, const ashlar_model_batch *b,
                               ashlar_walk_shape *shape) {
-    *shape = (ashlar_walk_shape){.batch = b->batch, .chunk = chunk_of(m, b)};
+    *shape = (ashlar_walk_shape){.batch = b->batch,
+                                 .chunk = chunk_of(m, b),
+                                 .memory = walk == ASHLAR_WALK_TRAIN ? b->memory : 0};
     const bool chunks = shape->chunk > 0;
     ASHLAR_FAIL_IF(b->batch == 0, ASHLAR_EINVAL, "model: a batch of 0 sequences");
     for (ashlar_axis axis = ASHLAR_AXIS_TIME; axis < m->axis_count; axis++) {
@@ -91,7 +93,8 @@ static ashlar_status prepare(ashlar_model *m, ashlar_walk walk, const ashlar_mod
         .walk = (uint64_t)walk,
         .outputs = wanted(b->outputs, m->output_count),
         .input_gradients =
-            walk == ASHLAR_WALK_TRAIN ? wanted(b->input_gradients, m->input_count) : 0};
+            walk == ASHLAR_WALK_TRAIN ? wanted(b->input_gradients, m->input_count) : 0,
+        .is_cut = walk == ASHLAR_WALK_TRAIN && chunk_of(m, b) > 0};
     ASHLAR_FAIL_IF(!m->is_committed, ASHLAR_EINVAL, "model: not committed");
     ASHLAR_FAIL_IF((unsigned)walk >= ASHLAR_WALK_COUNT, ASHLAR_EINVAL, "model: %d is no walk",
                    (int)walk);
@@ -203,13 +206,6 @@ static ashlar_status check_memory(const ashlar_walking *w) {
 
 /* ---- one call of an operation ---- */
 
-static void *in_block(const ashlar_walking *w, size_t buffer) {
-    return buffer == ASHLAR_NO_INDEX || w->plan->places[buffer].bytes == 0
-               ? NULL
-               : (w->plan->places[buffer].is_kept ? w->kept : w->block) +
-                     w->plan->places[buffer].offset;
-}
-
 /* The present chunk's part of a tensor in the caller's memory. */
 static void *in_batch(const ashlar_walking *w, const ashlar_tensor *tensor, const void *ptr) {
     if (ptr == NULL || w->first_step == 0 || tensor->axis != ASHLAR_AXIS_TIME) {
@@ -229,18 +225,18 @@ static void *value_of(const ashlar_walking *w, const ashlar_tensor *tensor) {
     return t->value == ASHLAR_NO_INDEX && tensor->output != ASHLAR_NO_INDEX &&
                    w->batch.outputs != NULL
                ? in_batch(w, tensor, w->batch.outputs[tensor->output])
-               : in_block(w, t->value);
+               : ashlar__walk_at(w, t->value);
 }
 
 static void *gradient_of(const ashlar_walking *w, const ashlar_tensor *tensor) {
     const ashlar_walk_tensor *t = &w->table->tensors[tensor->index];
     return tensor->node == NULL && t->has_gradient
                ? in_batch(w, tensor, w->batch.input_gradients[tensor - w->model->inputs])
-               : in_block(w, t->gradient);
+               : ashlar__walk_at(w, t->gradient);
 }
 
 static void *set_at(const ashlar_walking *w, size_t set, size_t offset) {
-    return (char *)in_block(w, w->table->borders) + set * w->plan->carried + offset;
+    return (char *)ashlar__walk_at(w, w->table->borders) + set * w->plan->carried + offset;
 }
 
 /* Of n chunks, the states behind chunk i are in set i, and the gradient of the states before chunk
@@ -254,7 +250,7 @@ static void set_carried(const ashlar_walking *w, const ashlar_node *node,
         return;
     }
     call->before = i > 0 ? set_at(w, i - 1, offset) : before == NULL ? NULL : before + offset;
-    if (w->is_to_border || (i < last && w->table->key.walk != ASHLAR_WALK_TRAIN)) {
+    if (w->is_early || (i < last && w->table->key.walk != ASHLAR_WALK_TRAIN)) {
         call->after = set_at(w, i, offset);
     } else if (i == last && after != NULL) {
         call->after = after + offset;
@@ -269,9 +265,10 @@ static void set_operands(const ashlar_walking *w, const ashlar_node *node,
     const ashlar_model *root = w->model->root;
     for (size_t i = 0; i < node->input_count; i++) {
         const ashlar_tensor *tensor = node->inputs[i];
-        void *gradient = own->uses[i] == ASHLAR_GRADIENT_NONE    ? NULL
-                         : own->uses[i] == ASHLAR_GRADIENT_FIRST ? gradient_of(w, tensor)
-                                                                 : in_block(w, own->beside[i]);
+        void *gradient = own->uses[i] == ASHLAR_GRADIENT_NONE ? NULL
+                         : own->uses[i] == ASHLAR_GRADIENT_FIRST
+                             ? gradient_of(w, tensor)
+                             : ashlar__walk_at(w, own->beside[i]);
         call->inputs[i] = (ashlar_operand_data){w->extents[tensor->axis], tensor->width,
                                                 value_of(w, tensor), gradient};
     }
@@ -316,8 +313,8 @@ static ashlar_status queue_phase(const ashlar_walking *w, const ashlar_walk_phas
                                   .trains = w->table->key.walk == ASHLAR_WALK_TRAIN,
                                   .has_backward = own->has_backward,
                                   .engine = w,
-                                  .kept = in_block(w, own->kept),
-                                  .work = in_block(w, own->work[p->phase]),
+                                  .kept = ashlar__walk_at(w, own->kept),
+                                  .work = ashlar__walk_at(w, own->work[p->phase]),
                                   .seed = w->seed + w->chunk * CHUNK_STRIDE,
                                   .seed_at = w->batch.seed_at,
                                   .is_replayed = w->chunk_count > 1,
@@ -336,48 +333,7 @@ static ashlar_status queue_phase(const ashlar_walking *w, const ashlar_walk_phas
 
 ashlar_status ashlar__walk_queue(const ashlar_walking *w, size_t first, size_t end) {
     for (size_t p = first; p < end; p++) {
-        const ashlar_walk_phase *phase = &w->table->phases[p];
-        if (!w->is_to_border || w->table->nodes[phase->node->index].leads_to_carried) {
-            ASHLAR_TRY(queue_phase(w, phase));
-        }
-    }
-    return ASHLAR_OK;
-}
-
-/* ---- chunks ---- */
-
-/* Make chunk `index` the present one. Recurrent layers take lengths of 1 and more from the host:
- * what they compute for a sequence that is over is not read. */
-static void go_to_chunk(ashlar_walking *w, size_t index) {
-    const size_t longest = w->plan->shape.chunk, steps = w->batch.steps;
-    const int32_t *lengths = w->batch.lengths;
-    ashlar_extent *e = &w->extents[ASHLAR_AXIS_TIME];
-    w->chunk = index;
-    w->first_step = index * longest;
-    e->steps = steps - w->first_step < longest ? steps - w->first_step : longest;
-    int32_t *const at = in_block(w, w->table->lengths[ASHLAR_AXIS_TIME]);
-    e->lengths_at = at == NULL ? NULL : at + index * e->rows;
-    for (size_t b = 0; b < e->rows && lengths != NULL; b++) {
-        const int64_t left = (int64_t)lengths[b] - (int64_t)w->first_step;
-        w->clipped[b] = left < 1 ? 1 : left < (int64_t)e->steps ? (int32_t)left : (int32_t)e->steps;
-    }
-    e->lengths = lengths == NULL ? NULL : w->clipped;
-}
-
-/* Only the operations behind which states go on have to run before the chunks are trained, from the
- * last to the first. */
-static ashlar_status run_chunks(ashlar_walking *w) {
-    const size_t count = w->chunk_count, forward = w->table->forward_count;
-    const bool trains = w->table->key.walk == ASHLAR_WALK_TRAIN;
-    for (size_t i = 0; i + (trains ? 1 : 0) < count; i++) {
-        go_to_chunk(w, i);
-        w->is_to_border = trains;
-        ASHLAR_TRY(ashlar__walk_queue(w, 0, forward));
-    }
-    w->is_to_border = false;
-    for (size_t i = count; trains && i-- > 0;) {
-        go_to_chunk(w, i);
-        ASHLAR_TRY(ashlar__walk_queue(w, 0, w->table->phase_count));
+        ASHLAR_TRY(queue_phase(w, &w->table->phases[p]));
     }
     return ASHLAR_OK;
 }
@@ -387,7 +343,7 @@ static ashlar_status run_chunks(ashlar_walking *w) {
 /* The device's lengths of an axis: given, copied, or clipped for each chunk. */
 static ashlar_status queue_lengths(ashlar_walking *w, ashlar_axis axis) {
     ashlar_extent *e = &w->extents[axis];
-    int32_t *at = in_block(w, w->table->lengths[axis]);
+    int32_t *at = ashlar__walk_at(w, w->table->lengths[axis]);
     e->lengths = w->batch.axes[axis].lengths;
     e->lengths_at = w->batch.axes[axis].lengths_at;
     if (at == NULL) {
@@ -428,15 +384,13 @@ static ashlar_status queue_all(ashlar_walking *w) {
         ASHLAR_TRY(queue_lengths(w, axis));
     }
     ASHLAR_TRY(clear_gradients(w));
+    if (w->plan->move_count > 0) {
+        return ashlar__moves_queue(w);
+    }
     if (w->chunk_count == 1) {
         return ashlar__walk_queue(w, 0, w->table->phase_count);
     }
-    ASHLAR_HOST_NEW(w->clipped, w->extents[ASHLAR_AXIS_TIME].rows,
-                    "no host memory for the lengths of %zu sequences",
-                    w->extents[ASHLAR_AXIS_TIME].rows);
-    const ashlar_status status = run_chunks(w);
-    ashlar__host_free(w->clipped);
-    return status;
+    return ashlar__walk_chunks(w);
 }
 
 /* `address` receives the block's. */
@@ -462,6 +416,7 @@ ashlar_status ashlar__model_walk(ashlar_model *m, ashlar_walk walk, const ashlar
         ASHLAR_TRY(ashlar__model_drop_prepared(m));
     }
     w.seed = w.batch.seed != 0 ? w.batch.seed : ashlar__random_step(&m->root->arena->seed);
+    ASHLAR_TRY(ashlar__away_take(m->root));
     ASHLAR_TRY(take_block(&w, w.batch.address));
     const ashlar_status status = queue_all(&w);
     const ashlar_status given_back = ashlar_free(m->allocator, w.block);
@@ -488,6 +443,27 @@ ashlar_status ashlar_model_get_need(ashlar_model *m, ashlar_walk walk,
     return ASHLAR_OK;
 }
 
+ashlar_status ashlar_model_get_tiers(ashlar_model *m, const ashlar_model_batch *batch,
+                                     ashlar_model_tiers *out) {
+    ashlar_walking w;
+    ASHLAR_TRY(prepare(m, ASHLAR_WALK_TRAIN, batch, NULL, &w));
+    return ashlar__walk_tiers_tell(&w, out);
+}
+
+/* A buffer in the phases first .. last, at `offset`. */
+static ashlar_model_buffer entry_of(const ashlar_walking *w, size_t i, size_t offset, size_t first,
+                                    size_t last) {
+    const ashlar_walk_buffer *b = &w->table->buffers[i];
+    return (ashlar_model_buffer){.operation = b->tensor != NULL ? b->tensor->name
+                                              : b->node != NULL ? b->node->name
+                                                                : "",
+                                 .role = b->role,
+                                 .offset = offset,
+                                 .bytes = w->plan->places[i].bytes,
+                                 .first = first,
+                                 .last = last};
+}
+
 ashlar_status ashlar_model_list_buffers(ashlar_model *m, ashlar_walk walk,
                                         const ashlar_model_batch *batch, ashlar_model_buffer *out,
                                         size_t capacity, size_t *count) {
@@ -496,18 +472,21 @@ ashlar_status ashlar_model_list_buffers(ashlar_model *m, ashlar_walk walk,
     *count = 0;
     for (size_t i = 0; i < w.table->buffer_count; i++) {
         const ashlar_walk_buffer *b = &w.table->buffers[i];
-        if (w.plan->places[i].bytes > 0) {
-            if (*count < capacity && out != NULL) {
-                out[*count] = (ashlar_model_buffer){.operation = b->tensor != NULL ? b->tensor->name
-                                                                 : b->node != NULL ? b->node->name
-                                                                                   : "",
-                                                    .role = b->role,
-                                                    .offset = w.plan->places[i].offset,
-                                                    .bytes = w.plan->places[i].bytes,
-                                                    .first = b->first,
-                                                    .last = b->last};
-            }
-            ++*count;
+        const ashlar_walk_place *p = &w.plan->places[i];
+        const ashlar_walk_move *move = p->move == 0 ? NULL : &w.plan->moves[p->move - 1];
+        const bool is_before = move == NULL || b->first <= move->pause;
+        const bool is_behind = move != NULL && b->last >= move->resume;
+        const ashlar_model_buffer before =
+            entry_of(&w, i, p->offset, b->first, is_behind ? move->out_end : b->last);
+        const ashlar_model_buffer behind =
+            is_behind
+                ? entry_of(&w, i, move->back_at, is_before ? move->back_begin : b->first, b->last)
+                : before;
+        if (p->bytes > 0 && is_before && (*count)++ < capacity && out != NULL) {
+            out[*count - 1] = before;
+        }
+        if (p->bytes > 0 && is_behind && (*count)++ < capacity && out != NULL) {
+            out[*count - 1] = behind;
         }
     }
     return ASHLAR_OK;

@@ -34,6 +34,8 @@ typedef struct fitting {
     ashlar_corpus *text;
     ashlar_vary vary;
     size_t unit; /* the varied value is a multiple of this */
+    size_t largest, most;     /* the largest value that ran, on the largest device ... */
+    ashlar_model_tiers tiers; /* ... with --memory in these */
 } fitting;
 
 static size_t *varied_of(ashlar_train_config *train, ashlar_vary what) {
@@ -56,15 +58,22 @@ static void close_fitting(fitting *f) {
 
 /* For ashlar_fit(): run a dry warm-up of the training with one value. */
 static ashlar_status run(void *user, ashlar_allocator *allocator, size_t value) {
-    const fitting *f = user;
+    fitting *f = user;
     ashlar_train_config train = f->train;
     ashlar_trainer *trainer;
+    ashlar_stats stats;
     *varied_of(&train, f->vary) = value * f->unit;
     train.measured = allocator;
     train.resume_file = train.save_file = NULL;
     ashlar_status status = ashlar__trainer_create(f->device, f->text, &train, &trainer);
     if (status == ASHLAR_OK) {
         status = ashlar__trainer_measure(trainer);
+        ashlar_allocator_get_stats(allocator, &stats);
+        if (status == ASHLAR_OK && stats.limit_bytes >= f->most && value >= f->largest) {
+            f->largest = value;
+            f->most = stats.limit_bytes;
+            status = ashlar__trainer_tiers(trainer, &f->tiers);
+        }
         ashlar__trainer_destroy(trainer);
     }
     return status == ASHLAR_EOVERFLOW ? ASHLAR_ENOMEM : status; /* too large to be addressed */
@@ -117,6 +126,7 @@ static ashlar_status find(fitting *f, ashlar_train_fitted *out) {
                                  .next = fit.value < o.max_value ? (fit.value + 1) * f->unit : 0,
                                  .need_bytes = fit.need_bytes,
                                  .trials = fit.trials,
+                                 .tiers = f->tiers,
                                  .cudnn_bytes = cudnn_bytes(f)};
     return ASHLAR_OK;
 }
@@ -137,6 +147,13 @@ static void print_found(const ashlar_train_command *c, const ashlar_train_fitted
         printf("%s.\n", c->vary == ASHLAR_VARY_LENGTH ? "no record of the text is longer"
                                                       : "that is the largest value there is");
     }
+    if (c->train.has_memory) {
+        printf("%.2f MiB of what a step keeps go to the host, and %.2f MiB are computed again, in "
+               "%.2f "
+               "of the\ntime with enough memory.\n",
+               (double)fit->tiers.host_bytes / MIB, (double)fit->tiers.recomputed_bytes / MIB,
+               fit->tiers.time);
+    }
     printf("Found by %zu dry warm-ups for the CPU back end (--device soft), in units of 2 MiB.\n"
            "With cuDNN (--device cuda) it is an estimate: add up to %.2f MiB of work space, and "
            "what\nthe driver keeps for itself.\n",
@@ -154,6 +171,11 @@ static ashlar_status write_found(const ashlar_train_command *c, const ashlar_tra
     ASHLAR_JSON_ADD(&w, "cudnn_work_space_bytes", fit->cudnn_bytes);
     ASHLAR_JSON_ADD(&w, "is_largest_value", (bool)(fit->next == 0));
     ASHLAR_JSON_ADD(&w, "device_bytes", c->fit_bytes);
+    if (c->train.has_memory) {
+        ASHLAR_JSON_ADD(&w, "host_bytes", fit->tiers.host_bytes);
+        ASHLAR_JSON_ADD(&w, "recomputed_bytes", fit->tiers.recomputed_bytes);
+        ASHLAR_JSON_ADD(&w, "time", fit->tiers.time);
+    }
     ashlar__json_close_object(&w);
     return ashlar__json_writer_end(&w, c->json);
 }
@@ -181,15 +203,18 @@ static ashlar_status need_of(fitting *f, size_t *bytes) {
 ashlar_status ashlar__train_fit_explain(const ashlar_train_command *c) {
     fitting f = {.command = c, .train = c->train, .vary = ASHLAR_VARY_BATCH};
     char detail[ASHLAR_DETAIL_BYTES], saved[96] = "";
-    size_t need = 0, with_recompute = 0;
+    if (c->train.has_memory) {
+        return ASHLAR_ENOMEM; /* the detail says all */
+    }
+    size_t need = 0, least = 0;
     (void)snprintf(detail, sizeof detail, "%s", ashlar_error_detail());
     ashlar_status status = open_fitting(&f);
     ASHLAR_THEN(status, need_of(&f, &need));
     if (status == ASHLAR_OK && c->train.recompute == 0 && !c->train.recomputes_auto) {
-        f.train.recomputes_auto = true;
-        status = need_of(&f, &with_recompute);
-        (void)snprintf(saved, sizeof saved, ", and with --recompute auto %.2f MiB",
-                       (double)with_recompute / MIB);
+        f.train.has_memory = true;
+        status = need_of(&f, &least);
+        (void)snprintf(saved, sizeof saved, ", and with --memory auto %.2f MiB",
+                       (double)least / MIB);
     }
     close_fitting(&f);
     return status == ASHLAR_OK

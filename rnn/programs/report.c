@@ -127,6 +127,19 @@ static void print_ranks(FILE *out, const ashlar_train_report *report) {
     fprintf(out, "* for memory, streams or attributes\n");
 }
 
+/* What becomes of what the longest step keeps, if it was to train in a given memory. */
+static void print_tiers(FILE *out, const ashlar_model_tiers *t) {
+    if (t->least_bytes > 0) {
+        fprintf(
+            out,
+            "Of what the longest step keeps, %.2f MiB stay on the device, %.2f MiB go to the "
+            "host, and\n%.2f MiB are computed again; it should take %.2f of its time with enough "
+            "memory. The least\nmemory is %.0f MiB.\n",
+            mib(t->resident_bytes), mib(t->host_bytes), mib(t->recomputed_bytes), t->time,
+            mib(t->least_bytes));
+    }
+}
+
 void ashlar__report_print(FILE *out, const ashlar_train_report *r, const ashlar_evaluation *test) {
     char resumed[32] = "";
     if (r->resumed > 0) {
@@ -148,6 +161,7 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r, const ashlar_
         fprintf(out, "Without --%s %zu it would need %.2f MiB (%.2f x).\n", s->option, s->value,
                 mib(s->bytes), (double)s->bytes / (double)r->step_memory.plan_bytes);
     }
+    print_tiers(out, &r->tiers);
     print_calls(out, r);
     print_graphs(out, r);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -307,6 +321,16 @@ void ashlar__report_put(ashlar_json_writer *w, const ashlar_train_config *config
         ASHLAR_JSON_ADD(w, r->savings[i].option, r->savings[i].bytes);
     }
     ashlar__json_close_object(w);
+    if (r->tiers.least_bytes > 0) {
+        ashlar__json_put_key(w, "tiers");
+        ashlar__json_open_object(w);
+        ASHLAR_JSON_ADD(w, "resident_bytes", r->tiers.resident_bytes);
+        ASHLAR_JSON_ADD(w, "host_bytes", r->tiers.host_bytes);
+        ASHLAR_JSON_ADD(w, "recomputed_bytes", r->tiers.recomputed_bytes);
+        ASHLAR_JSON_ADD(w, "least_bytes", r->tiers.least_bytes);
+        ASHLAR_JSON_ADD(w, "time", r->tiers.time);
+        ashlar__json_close_object(w);
+    }
     put_ranks(w, r);
     ASHLAR_JSON_ADD(w, "held_out_records", test->records);
     ASHLAR_JSON_ADD(w, "held_out_symbols", test->symbols);

@@ -104,6 +104,7 @@ static const ashlar_option options[] = {
     NUMBER("accumulate", train.accumulate, 1, 65536, "pieces that a batch is worked off in"),
     RANGE(COUNT, "bptt", "K", train.bptt, 0, 1e6, "update each K time steps, carry states; 0: no"),
     TEXT("recompute", "K", recompute, "hold K time steps, redo others; auto: 2 roots"),
+    TEXT("memory", "SIZE", memory, "of the device, to train in; auto: all that it has"),
     NUMBER("sample", sample_bytes, 0, 1e9, "bytes of text to make at the end"),
 };
 enum { OPTION_COUNT = sizeof options / sizeof options[0] };
@@ -185,23 +186,39 @@ static ashlar_status read_recompute(ashlar_train_command *c) {
     return ASHLAR_OK;
 }
 
+/* Read a size in bytes. */
+static ashlar_status read_size(const char *option, const char *text, const char *none,
+                               size_t *bytes) {
+    uint64_t value = 0;
+    ASHLAR_FAIL_IF(!ashlar__parse_bytes(ashlar__piece_of(text), &value) ||
+                       value < (size_t)2 << 20 || value > (size_t)1 << 40,
+                   ASHLAR_EINVAL,
+                   "--%s: \"%.40s\" is %s size from 2MiB to 1TiB, with a unit B, KiB, MiB, GiB or "
+                   "TiB",
+                   option, text, none);
+    *bytes = value;
+    return ASHLAR_OK;
+}
+
+/* Read --memory: a size, or "auto". */
+static ashlar_status read_memory(ashlar_train_command *c) {
+    c->train.has_memory = c->memory != NULL;
+    c->train.memory = 0;
+    return c->memory == NULL || strcmp(c->memory, "auto") == 0
+               ? ASHLAR_OK
+               : read_size("memory", c->memory, "neither auto nor a", &c->train.memory);
+}
+
 /* Read --fit. It is refused with --graphs: the driver takes memory for captured graphs, which a dry
  * run does not show. */
 static ashlar_status read_fit(ashlar_train_command *c) {
-    uint64_t bytes = 0;
     if (c->fit == NULL) {
         return ASHLAR_OK;
     }
-    ASHLAR_FAIL_IF(!ashlar__parse_bytes(ashlar__piece_of(c->fit), &bytes) ||
-                       bytes < (size_t)2 << 20 || bytes > (size_t)1 << 40,
-                   ASHLAR_EINVAL,
-                   "--fit: \"%.40s\" is no size from 2MiB to 1TiB, with a unit B, KiB, MiB, GiB or "
-                   "TiB",
-                   c->fit);
+    ASHLAR_TRY(read_size("fit", c->fit, "no", &c->fit_bytes));
     ASHLAR_FAIL_IF(c->train.graphs, ASHLAR_EINVAL, "--fit and --graphs: leave out one of them");
     ASHLAR_FAIL_IF(c->html != NULL, ASHLAR_EINVAL,
                    "--fit and --html: the page is about a training; leave out one of them");
-    c->fit_bytes = bytes;
     return ASHLAR_OK;
 }
 
@@ -288,6 +305,7 @@ ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_com
     ASHLAR_TRY(ashlar__options_parse(options, OPTION_COUNT, argc, argv));
     ASHLAR_TRY(check_stack(&given));
     ASHLAR_TRY(read_recompute(&given));
+    ASHLAR_TRY(read_memory(&given));
     ASHLAR_TRY(read_fit(&given));
     complete_muon(&given.train.optimizer);
     given.train.schedule.rate = given.train.optimizer.learning_rate;

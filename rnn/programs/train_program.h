@@ -28,7 +28,7 @@ typedef struct ashlar_train_command {
     ashlar_option_list data;
     ashlar_train_config train;
     const char *html; /* NULL: no page is wanted */
-    const char *recompute;
+    const char *recompute, *memory; /* memory NULL: not given */
     const char *device;
     const char *json;
     const char *fit;  /* --fit as text; NULL: train */
@@ -221,6 +221,7 @@ typedef struct ashlar_train_fitted {
     size_t next;        /* the next larger value, with which it does not; 0: there is none */
     size_t need_bytes;  /* the device memory for `value`: with 2 MiB less it does not run */
     size_t trials;
+    ashlar_model_tiers tiers; /* with --memory, of `value` on a device of command->fit_bytes */
     double cudnn_bytes; /* a bound on the workspace that cuDNN would use instead of the CPU's */
 } ashlar_train_fitted;
 

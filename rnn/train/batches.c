@@ -66,18 +66,25 @@ static size_t root_up(size_t value) {
     return root;
 }
 
+void ashlar__batches_cut(ashlar_batches *b) {
+    const size_t chunk = 2 * root_up(b->max_part_length);
+    b->chunk = chunk < b->max_part_length ? chunk : 0;
+}
+
 static void choose_split(ashlar_batches *b, const ashlar_train_config *c) {
     const size_t longest = b->max_length;
     const size_t part = c->bptt == 0 || c->bptt > longest ? longest : c->bptt;
-    const size_t chunk = c->recomputes_auto ? 2 * root_up(part) : c->recompute;
     b->split = ashlar__shards_of(c);
     b->split.part = part < longest ? part : 0;
-    b->chunk = chunk < part ? chunk : 0; /* one chunk: not split */
+    b->chunk = c->recompute < part ? c->recompute : 0; /* one chunk: not split */
     const ashlar_batch_split split = ashlar__batch_split_make(&b->split, longest);
     b->micro = split.micro;
     b->count = split.count;
     b->max_part_length = split.part;
     b->max_parts = split.parts;
+    if (c->recomputes_auto) {
+        ashlar__batches_cut(b);
+    }
 }
 
 /* Batches are padded to the longest length of their range. Of several parts, only the last one is
@@ -247,6 +254,7 @@ void ashlar__batches_get(const ashlar_batches *b, size_t buffer, size_t micro, s
         .inputs = out->inputs,
         .weight = 1 / (double)s->tokens[part],
         .chunk = b->chunk,
+        .memory = b->memory,
         .before = part == 0 ? NULL : carried_set(b, micro, part),
         .after = part + 1 == split->parts ? NULL : carried_set(b, micro, part + 1),
     };
@@ -258,5 +266,6 @@ ashlar_model_batch ashlar__batches_shape(const ashlar_batches *b, size_t length)
                                 .steps = length,
                                 .lengths = &given,
                                 .lengths_at = &given,
-                                .chunk = b->chunk};
+                                .chunk = b->chunk,
+                                .memory = b->memory};
 }

@@ -82,6 +82,9 @@ static ashlar_status build_model(ashlar_trainer *t) {
         ASHLAR_TRY(ashlar_allocator_create(t->device, &t->allocator));
         ashlar_allocator_set_report(t->allocator, t->config.report, NULL);
     }
+    if (t->config.memory > 0) {
+        ASHLAR_TRY(ashlar_allocator_set_limit(t->allocator, t->config.memory));
+    }
     ASHLAR_TRY(ashlar_stream_create(t->device, &t->stream));
     ASHLAR_TRY(open_model(t));
     if (t->config.without_bias_decay) {
@@ -93,6 +96,68 @@ static ashlar_status build_model(ashlar_trainer *t) {
     ASHLAR_TRY(ashlar_optimizer_create(t->arena, &t->config.optimizer, t->stream, &t->optimizer));
     ASHLAR_TRY(take_results(t));
     return ashlar__train_open_steps(t);
+}
+
+/* ---- in a given memory ---- */
+
+enum { GRANULE_BYTES = 2 << 20 };
+
+/* What the training takes for its whole life: what it has, and the sums of shards, which come later
+ * since ranks compare their chunks first. */
+static size_t lasting_bytes(const ashlar_trainer *t, const ashlar_stats *stats) {
+    const size_t region = ashlar_arena_get_info(t->arena).region_bytes[ASHLAR_REGION_GRADIENTS];
+    size_t bytes = (size_t)stats->reserved_bytes;
+    for (size_t count = 1; ashlar__shards_are_used(&t->config) && count < t->batches.split.own;
+         count *= 2) {
+        bytes += (region / GRANULE_BYTES + 1) * GRANULE_BYTES;
+    }
+    return bytes;
+}
+
+static ashlar_status need_of(const ashlar_trainer *t, size_t memory, size_t *bytes) {
+    ashlar_model_batch longest = ashlar__batches_shape(&t->batches, t->batches.max_part_length);
+    ashlar_model_need need = {0};
+    longest.memory = memory;
+    const ashlar_status status =
+        ashlar_model_get_need(t->model, ASHLAR_WALK_TRAIN, &longest, &need);
+    *bytes = need.plan_bytes;
+    return status;
+}
+
+/* Give the walks what the rest leaves, and cut the longest if it does not do with that as it is. */
+static ashlar_status choose_memory(ashlar_trainer *t) {
+    ashlar_stats stats;
+    size_t bytes;
+    if (!t->config.has_memory) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(ashlar_stream_synchronize(t->device, t->stream));
+    ASHLAR_TRY(ashlar_allocator_trim(t->allocator, 0)); /* what set-up took and gave back */
+    ashlar_allocator_get_stats(t->allocator, &stats);
+    const size_t lasting = lasting_bytes(t, &stats), limit = (size_t)stats.limit_bytes;
+    const size_t room = limit > lasting ? (limit - lasting) / GRANULE_BYTES * GRANULE_BYTES : 0;
+    ASHLAR_TRY(need_of(t, 0, &bytes));
+    if (bytes > room && t->batches.chunk == 0) {
+        ashlar__batches_cut(&t->batches);
+        ASHLAR_TRY(need_of(t, 0, &bytes));
+    }
+    t->least_bytes = lasting + (bytes + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
+    ASHLAR_FAIL_IF(bytes > room, ASHLAR_ENOMEM,
+                   "--memory: this training takes at least %zu MiB, and may have %zu MiB",
+                   t->least_bytes >> 20, limit >> 20);
+    t->batches.memory = room;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__trainer_tiers(const ashlar_trainer *t, ashlar_model_tiers *out) {
+    const ashlar_model_batch longest =
+        ashlar__batches_shape(&t->batches, t->batches.max_part_length);
+    *out = (ashlar_model_tiers){0};
+    if (t->config.has_memory) {
+        ASHLAR_TRY(ashlar_model_get_tiers(t->model, &longest, out));
+        out->least_bytes = t->least_bytes;
+    }
+    return ASHLAR_OK;
 }
 
 /* For the warm-up: forward and backward of a dummy batch, without an update. */
@@ -116,6 +181,7 @@ static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {
     const size_t lengths = t->batches.max_length + 1;
     ASHLAR_HOST_NEW(t->seen_lengths, lengths, "no host memory for %zu lengths", lengths);
     ASHLAR_TRY(build_model(t));
+    ASHLAR_TRY(choose_memory(t));
     t->warmup = (ashlar_warmup_options){.stream = t->stream,
                                         .min_length = 1,
                                         .max_length = t->batches.max_part_length,
@@ -183,15 +249,18 @@ ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_coun
 
 /* Calls for the events of steps and of collectives count as work, since they are queued like
  * copies; those for the allocator's events count as management. */
-static void end_phase(ashlar_trainer *t, ashlar_phase_calls *calls) {
+static ashlar_status end_phase(ashlar_trainer *t, ashlar_phase_calls *calls) {
+    ashlar_model_tiers tiers;
+    ASHLAR_TRY(ashlar__trainer_tiers(t, &tiers));
     const uint64_t all =
-        t->event_calls +
+        t->event_calls + tiers.event_calls +
         (t->config.ranks != NULL ? ashlar_ranks_get_info(t->config.ranks).event_calls : 0);
     const uint64_t event_calls = all - t->event_calls_before;
     *calls = ashlar__phase_calls(t->device, &t->last);
     t->event_calls_before = all;
     calls->management -= event_calls;
     calls->work += event_calls;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__trainer_measure(ashlar_trainer *t) {
@@ -230,6 +299,9 @@ ashlar_status ashlar__train_block_bytes(const ashlar_trainer *t, size_t length, 
                                         size_t chunk, uint64_t *bytes) {
     ashlar_model_batch shape = ashlar__batches_shape(&t->batches, length);
     ashlar_model_need need;
+    if (count != shape.batch || chunk != shape.chunk || length > t->batches.max_part_length) {
+        shape.memory = 0; /* another training, in all that it needs */
+    }
     shape.batch = count;
     shape.chunk = chunk;
     ASHLAR_TRY(ashlar_model_get_need(t->model, ASHLAR_WALK_TRAIN, &shape, &need));
@@ -243,7 +315,7 @@ static ashlar_status get_savings(ashlar_trainer *t) {
     const size_t pieces = b->split.pieces, part = b->max_part_length;
     const ashlar_train_saving options[] = {{"accumulate", pieces == 1 ? 0 : pieces, 0},
                                            {"bptt", b->split.part, 0},
-                                           {"recompute", b->chunk, 0}};
+                                           {b->memory > 0 ? "memory" : "recompute", b->chunk, 0}};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         if (options[i].value != 0) {
             ashlar_train_saving *s = &t->report.savings[t->report.savings_count++];
@@ -275,17 +347,18 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
     r->device = ashlar_device_get_info(t->device);
     r->is_tf32 = t->config.allows_tf32 && t->config.dtype == ASHLAR_F32 &&
                  r->device.kind == ASHLAR_DEVICE_CUDA;
-    end_phase(t, &r->setup);
+    ASHLAR_TRY(end_phase(t, &r->setup));
     ASHLAR_TRY(ashlar_allocator_warmup(t->allocator, &t->warmup, &warm));
     ASHLAR_TRY(ashlar__train_begin_steps(t, warm.is_planned));
-    end_phase(t, &r->warmup);
+    ASHLAR_TRY(end_phase(t, &r->warmup));
     ASHLAR_TRY(ashlar__train_loop(t, show, context));
-    end_phase(t, &r->training);
+    ASHLAR_TRY(end_phase(t, &r->training));
     r->calls_per_step =
         (double)(r->training.management + r->training.work + r->training.wait) / (double)r->steps;
     ashlar_allocator_get_stats(t->allocator, &r->stats);
     ASHLAR_TRY(read_step_memory(t, &warm, &r->stats, &r->step_memory));
     ASHLAR_TRY(get_savings(t));
+    ASHLAR_TRY(ashlar__trainer_tiers(t, &r->tiers));
     r->weights_contiguous = ashlar_arena_check(t->arena) == ASHLAR_OK &&
                             ashlar_arena_check_padding(t->arena, t->stream) == ASHLAR_OK;
     *out = *r;

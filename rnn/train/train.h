@@ -70,6 +70,10 @@ typedef struct ashlar_train_config {
     size_t bptt;          /* time steps of a part, after which the weights are updated; 0: all */
     size_t recompute;     /* time steps of a chunk, whose forward pass runs twice; 0: no chunks */
     bool recomputes_auto; /* chunks of about 2 * sqrt(steps of a part) */
+    bool has_memory;      /* the training takes at most `memory` bytes of the device, 0: all that it
+                           * has. If it needs more, it is cut into chunks, too, and what has no room
+                           * goes to the host or is computed again */
+    size_t memory;
 
     ashlar_ranks *ranks; /* processes that train together; NULL: this one alone */
     size_t shards;       /* S of train_impl.h, added up as a tree; 0: one for each rank */
@@ -215,6 +219,7 @@ typedef struct ashlar_train_report {
     ashlar_graph_report graphs;
     ashlar_step_memory step_memory;
     size_t bptt, recompute; /* the options as they were used; 0: not */
+    ashlar_model_tiers tiers; /* of the longest part; least_bytes: of the whole training */
     ashlar_train_saving savings[ASHLAR_TRAIN_SAVINGS_MAX];
     size_t savings_count;
     ashlar_stats stats;                         /* at the end of training */
@@ -255,6 +260,11 @@ void ashlar__trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
 /* Warm up with dry runs alone, in config->measured, as a run would; then destroy the trainer.
  * Errors: those of ashlar_allocator_warmup(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_measure(ashlar_trainer *trainer);
+
+/* What becomes of what the longest step keeps, in a given memory; least_bytes is that of the whole
+ * training, 0 without. Errors: those of ashlar_model_get_tiers(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_tiers(const ashlar_trainer *trainer,
+                                                      ashlar_model_tiers *out);
 
 /* Warm up, seal, and train. Once per trainer. If *config->stop is not 0 on any rank, all ranks end
  * after the same step, as if it had been the last one; at least one step is run.

@@ -113,6 +113,7 @@ typedef struct ashlar_batches {
     ashlar_batch_split_config split;
     size_t micro, count;    /* this rank's micro-batches, and the sequences of each */
     size_t chunk;           /* time steps of a chunk; 0: no chunks */
+    size_t memory;          /* bytes that a walk may work in; 0: nothing is said */
     size_t max_length;      /* of a batch, in time steps */
     size_t max_part_length; /* of a part; lengths up to this are warmed up */
     size_t max_parts;
@@ -139,6 +140,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__batches_take(ashlar_batches *batches,
                                                      ashlar_allocator *allocator,
                                                      size_t carried_bytes, ashlar_stream stream);
 void ashlar__batches_finish(ashlar_batches *batches, ashlar_allocator *allocator);
+
+/* Cut the parts into chunks of the usual length. */
+void ashlar__batches_cut(ashlar_batches *batches);
 
 /* Draw the batch of a step into the step's buffer. */
 const ashlar_drawn_batch *ashlar__batches_next(ashlar_batches *batches, size_t step);
@@ -219,6 +223,7 @@ struct ashlar_trainer {
     bool drops_alone;    /* dropout sees this rank's sequences alone, with the rank's own seeds */
     uint64_t address_sum; /* of the addresses of blocks that walks and dry runs got */
     size_t longest_part;  /* of the steps so far */
+    size_t least_bytes;   /* in which it would train, with --memory */
     char data[128]; /* what tells the text from others (train_checkpoint.c); "": not asked for */
     ashlar_stream copies;
     ashlar_event forked, joined; /* the copy of the next batch may begin; it is over */

@@ -55,7 +55,7 @@ helps() {
     wide=$(awk 'length > 80' "$scratch/help")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     for option in --data --steps --cell --layers --projection --dropout --hidden --embedding \
-        --batch --max-length --accumulate --bptt --recompute --seed --optimizer \
+        --batch --max-length --accumulate --bptt --recompute --memory --seed --optimizer \
         --learning-rate --no-bias-decay --momentum --nesterov --loss-scale --schedule --warmup-steps --rate-floor --rate-every \
         --rate-factor --clip --buckets --no-plan --device --json --save --save-every \
         --fit --vary --version --resume --losses --snapshot --sample --verify --algorithm --tf32 --html --quiet --help; do
@@ -169,7 +169,7 @@ fits() {
 }
 check 'a_size_that_is_none_is_usage' refuses 2 '--fit' --data "$data" --fit 24
 check 'what_would_help_is_said_where_memory_runs_out' \
-    refuses_environment ASHLAR_SOFT=memory=16MiB 1 'needs --recompute auto' --data "$data" \
+    refuses_environment ASHLAR_SOFT=memory=16MiB 1 'needs --memory auto' --data "$data" \
     --device soft --layers 2 --hidden 1024
 check 'the_largest_length_that_fits_is_printed' fits
 check 'every_program_says_its_version' all_say_their_version

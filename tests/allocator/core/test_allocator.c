@@ -8,7 +8,8 @@
 #include "allocator/core/core.h"
 
 CASE_WITH(a_new_allocator_has_taken_no_memory, set_up("memory=16MiB")) {
-    ashlar_stats expected = {.driver_calls = 3}; /* attribute, granularity, reservation */
+    ashlar_stats expected = {.driver_calls = 3, /* attribute, granularity, reservation */
+                             .limit_bytes = 16 * MIB};
     const ashlar_stats stats = stats_now();
     CHECK(memcmp(&stats, &expected, sizeof stats) == 0);
     CHECK_ZU(free_memory_of(device), 16 * MIB);

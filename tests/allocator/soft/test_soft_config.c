@@ -53,7 +53,7 @@ CASE(defaults_and_every_key_are_read) {
     soft_config config;
     REQUIRE(ashlar__soft_parse("", &config) == ASHLAR_OK);
     CHECK(config.device_count == 1 && config.mode == SOFT_EAGER && config.seed == 1);
-    CHECK(config.has_peers && config.has_vmm && config.has_costs);
+    CHECK(config.has_peers && config.has_vmm && config.has_costs && config.copy_rate == 0);
     CHECK_ZU(config.memory_bytes, (size_t)4 << 30);
     REQUIRE(ashlar__soft_parse("seed=18446744073709551615,mode=adversarial,devices=16,memory=1TiB",
                                &config) == ASHLAR_OK);
@@ -64,6 +64,8 @@ CASE(defaults_and_every_key_are_read) {
     CHECK(!config.has_peers && !config.has_vmm && !config.has_costs);
     REQUIRE(ashlar__soft_parse("costs=on,peers=on,vmm=on", &config) == ASHLAR_OK);
     CHECK(config.has_peers && config.has_vmm && config.has_costs);
+    REQUIRE(ashlar__soft_parse("copy_rate=50000", &config) == ASHLAR_OK);
+    CHECK(config.copy_rate == 50000);
     CHECK(ashlar__soft_parse("mode=eager,memory=4194303B", &config) == ASHLAR_OK);
     CHECK(config.mode == SOFT_EAGER);
     CHECK_ZU(config.memory_bytes, (size_t)2 << 20);
@@ -87,6 +89,8 @@ CASE(mistakes_name_the_key_the_value_and_what_is_allowed) {
         {"costs=", "costs", "", "on or off"},
         {"launch=4us", "launch", "4us", "nanoseconds"},
         {"kernel=4294967296", "kernel", "4294967296", "to 4294967295"},
+        {"copy_rate=0", "copy_rate", "0", "1 to 1000000"},
+        {"copy_rate=25GB", "copy_rate", "25GB", "a microsecond"},
         {"speed=1", "speed", "1", ", seed, "},
         {"devices=1,,seed=2", "unknown key", "", ", devices, "},
         {"devices=1,", "unknown key", "", ", devices, "},

@@ -146,4 +146,57 @@ CASE_WITH(without_time_there_is_no_clock, set_up_streams("memory=64MiB")) {
     CHECK(!ashlar__soft_virtual_ns(&now_ns) && now_ns == 0);
 }
 
+static void to_host(void *host, cu_ptr from, size_t bytes, cu_stream stream) {
+    CHECK(soft->memcpy_dtoh_async(host, from, bytes, stream) == CU_SUCCESS);
+}
+
+static void to_device(cu_ptr to, const void *host, size_t bytes, cu_stream stream) {
+    CHECK(soft->memcpy_htod_async(to, host, bytes, stream) == CU_SUCCESS);
+}
+
+/* 1 MB takes 1 ms. */
+CASE_WITH(copies_of_a_direction_are_one_after_another_on_all_streams,
+          set_up_streams("time=on,costs=off,copy_rate=1000,devices=2,memory=64MiB,touch=off")) {
+    enum { BYTES = 1000000 };
+    const cu_ptr here = alloc(3 * BYTES);
+    char *host = alloc_host(3 * BYTES);
+    to_host(host, here, BYTES, s);
+    to_host(host, here, 2 * BYTES, t); /* t is idle, the engine is not */
+    CHECK_ZU(tail_of(s), 1 * MS);
+    CHECK_ZU(tail_of(t), 3 * MS);
+    to_device(here, host, BYTES, s); /* the other engine */
+    CHECK_ZU(tail_of(s), 2 * MS);
+    work(s, 5 * MS); /* beside both */
+    CHECK_ZU(tail_of(s), 7 * MS);
+    to_device(here, host, BYTES, t); /* its stream is later than the engine */
+    CHECK_ZU(tail_of(t), 4 * MS);
+    CHECK(soft->memcpy_dtod_async(here, here + BYTES, BYTES, t) == CU_SUCCESS); /* by no engine */
+    CHECK_ZU(tail_of(t), 4 * MS);
+    CHECK(make_current(1)); /* another device has its own */
+    const cu_stream far = new_stream(CU_STREAM_UNORDERED);
+    to_device(alloc(BYTES), host, BYTES, far);
+    CHECK_ZU(tail_of(far), 1 * MS);
+}
+
+/* A copy that waits for work keeps the later ones of its direction waiting, as on a device. */
+CASE_WITH(a_copy_that_waits_holds_its_engine,
+          set_up_streams("time=on,costs=off,copy_rate=1000,memory=64MiB,touch=off")) {
+    enum { BYTES = 1000000 };
+    const cu_ptr here = alloc(BYTES);
+    void *host = alloc_host(BYTES);
+    work(s, 5 * MS);
+    to_host(host, here, BYTES, s);
+    to_host(host, here, BYTES, t);
+    CHECK_ZU(tail_of(s), 6 * MS);
+    CHECK_ZU(tail_of(t), 7 * MS);
+}
+
+CASE_WITH(copies_take_the_rate_that_is_said_and_their_start,
+          set_up_streams("time=on,copy_rate=50000,memory=64MiB,touch=off")) {
+    enum { BYTES = 48000000 };
+    const cu_ptr here = alloc(BYTES);
+    void *host = alloc_host(BYTES);
+    check_takes(soft->memcpy_htod_async(here, host, BYTES, s), 2 * US + BYTES / 50 * US / 1000);
+}
+
 RUN_CASES()

@@ -11,6 +11,7 @@ enum { TENSORS = 40, OUTPUTS = 2, CHECKED = 24, BUFFERS = 600 };
 static ashlar_tensor *vectors[TENSORS]; /* that are no states */
 static size_t vector_count;
 static bool is_target[INPUTS], may_chunk, has_dropout;
+static bool is_local; /* models are drawn that can be computed in chunks, with a layer */
 
 static bool chance(size_t of) {
     return below(of) == 0;
@@ -79,7 +80,7 @@ static void add_rnn(void) {
                            .layers = 1 + below(2),
                            .cell = (ashlar_rnn_cell)below(ASHLAR_RNN_CELL_COUNT),
                            .bias = (ashlar_rnn_bias)below(4),
-                           .directions = 1 + below(2)};
+                           .directions = is_local ? 1 : 1 + below(2)};
     const size_t stack = c.layers * c.directions;
     const bool is_lstm = c.cell == ASHLAR_RNN_LSTM;
     ashlar_rnn_states states = {0};
@@ -97,11 +98,11 @@ static void add_rnn(void) {
     }
     const ashlar_rnn_result r = ashlar_model_rnn(model, name_of("rnn"), x, &c, &states);
     made(r.y);
-    if (chance(3)) {
+    if (!is_local && chance(3)) {
         made(ashlar_model_last_layer(model, r.h));
         may_chunk = false;
     }
-    if (chance(4)) { /* another layer goes on from these states */
+    if (!is_local && chance(4)) { /* another layer goes on from these states */
         const ashlar_rnn_states next = {r.h, r.c};
         made(ashlar_model_rnn(model, name_of("next"), draw_like(x, false), &c, &next).y);
         may_chunk = false;
@@ -208,12 +209,13 @@ static void add_loss(ashlar_tensor *x) {
 static void draw_model(void) {
     static void (*const adders[])(void) = {add_embedding, add_linear,  add_linear,  add_rnn,
                                            add_rnn,       add_element, add_element, add_scale,
-                                           add_columns,   add_pool,    add_dropout, add_loop};
+                                           add_columns,   add_dropout, add_pool,    add_loop};
+    const size_t count = sizeof adders / sizeof adders[0] - (is_local ? 2 : 0);
     vector_count = 0;
     memset(is_target, 0, sizeof is_target);
     has_dropout = false;
     may_chunk = true;
-    if (chance(4)) {
+    if (!is_local && chance(4)) {
         drawn.nested = ashlar_model_axis(model, ASHLAR_AXIS_TIME);
         drawn.words = 1 + below(WORDS);
         may_chunk = false;
@@ -223,7 +225,10 @@ static void draw_model(void) {
         made(input(ASHLAR_AXIS_TIME, 1 + below(4), 0));
     }
     for (size_t i = 2 + below(7); i-- > 0;) {
-        adders[below(sizeof adders / sizeof adders[0])]();
+        adders[below(count)]();
+    }
+    if (is_local) {
+        add_rnn();
     }
     add_linear();
     add_loss(vectors[vector_count - 1]);
@@ -252,6 +257,95 @@ static void check_chunks(const ashlar_model_batch *plain) {
     if (has_dropout) {
         check_gradients(&b, CHECKED / 3, is_target);
     }
+}
+
+/* What a walk takes with this memory; 0: it does not run. */
+static size_t need_with(const ashlar_model_batch *plain, size_t memory) {
+    ashlar_model_batch b = *plain;
+    ashlar_model_need need = {0};
+    b.memory = memory;
+    const ashlar_status status = ashlar_model_get_need(model, ASHLAR_WALK_TRAIN, &b, &need);
+    CHECK(status == ASHLAR_OK || status == ASHLAR_ENOMEM);
+    return status == ASHLAR_OK ? need.plan_bytes : 0;
+}
+
+static size_t moves_seen, tiers_seen[2]; /* walks with something on the host; computed again */
+
+/* Give chunks other tiers than were chosen: as many as may be on the host, from any of them, and
+ * fewer residents than slots. */
+static void shuffle_tiers(void) {
+    for (ashlar_walk_table *t = model->tables; t != NULL; t = t->next) {
+        for (ashlar_walk_tiers *tiers = t->tiers; tiers != NULL; tiers = tiers->next) {
+            const size_t slots = tiers->slot_count, others = tiers->chunk_count - 1;
+            size_t residents = slots > 0 ? below(slots) : 0, away = slots > 0 ? others - slots : 0;
+            for (size_t i = others; i-- > 0;) {
+                const bool stays = residents > 0 && chance(2), leaves = away > 0 && !chance(4);
+                residents -= stays;
+                away -= !stays && leaves;
+                tiers->of[i] = (unsigned char)(stays    ? ASHLAR_TIER_RESIDENT
+                                               : leaves ? ASHLAR_TIER_HOST
+                                                        : ASHLAR_TIER_RECOMPUTED);
+            }
+        }
+    }
+}
+
+/* In any memory that a walk runs in, chunks have the same bits; in less it says what it needs. */
+static void check_memory(const ashlar_model_batch *plain) {
+    ashlar_model_batch b = *plain;
+    b.weight = 1.0 / 7;
+    b.chunk = 1 + below(b.steps / 3);
+    const size_t least = need_with(&b, 0), whole = need_with(&b, SIZE_MAX);
+    ashlar_model_tiers tiers = {0};
+    (void)run(ASHLAR_WALK_TRAIN, &b);
+    expect();
+    for (size_t i = 0; i < 5; i++) {
+        static const double copies[] = {1e6, 5e7, 1e8, 2e8, 4e8, 1e9, 1e12};
+        const ashlar_model_rates rates = {.out_bytes = copies[below(7)],
+                                          .back_bytes = copies[below(7)]};
+        CHECK(ashlar_model_set_rates(model, &rates) == ASHLAR_OK);
+        b.memory = i == 0 ? SIZE_MAX : least + (i == 1 ? 0 : below(whole - least + 1));
+        (void)run(ASHLAR_WALK_TRAIN, &b);
+        check_same(0);
+        CHECK(need_with(&b, b.memory) <= b.memory);
+        CHECK(ashlar_model_get_tiers(model, &b, &tiers) == ASHLAR_OK);
+        CHECK_ZU(tiers.least_bytes, least);
+        CHECK(tiers.time >= 1 && (i > 0 || tiers.time == 1));
+        tiers_seen[0] += tiers.host_bytes > 0;
+        tiers_seen[1] += tiers.recomputed_bytes > 0;
+        shuffle_tiers();
+        (void)run(ASHLAR_WALK_TRAIN, &b);
+        check_same(0);
+    }
+    b.memory = least - 1;
+    CHECK(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]) == ASHLAR_ENOMEM);
+    CHECK_HAS(ashlar_error_detail(), "needs at least");
+}
+
+static void check_places(const ashlar_model_batch *b);
+
+/* The same without chunks, where buffers go to the host in their idle time. */
+static void check_moves(const ashlar_model_batch *plain) {
+    ashlar_model_batch b = *plain;
+    ashlar_model_tiers tiers = {0};
+    (void)run(ASHLAR_WALK_TRAIN, &b);
+    expect();
+    CHECK(ashlar_model_get_tiers(model, &b, &tiers) == ASHLAR_OK);
+    const size_t whole = need_with(&b, 0), least = tiers.least_bytes;
+    for (size_t i = 0; i < 4 && least < whole; i++) {
+        b.memory = least + (i == 0 ? 0 : below(whole - least));
+        (void)run(ASHLAR_WALK_TRAIN, &b);
+        check_same(0);
+        CHECK(need_with(&b, b.memory) <= b.memory);
+        check_places(&b);
+        CHECK(ashlar_model_get_tiers(model, &b, &tiers) == ASHLAR_OK);
+        CHECK(tiers.time >= 1 && tiers.least_bytes == least);
+        moves_seen += tiers.host_bytes > 0; /* a search may find another plan without them */
+    }
+    b.memory = least - 1;
+    CHECK(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]) ==
+              (least < whole ? ASHLAR_ENOMEM : ASHLAR_OK) ||
+          least == whole);
 }
 
 /* The batch's steps from `first` on, with lengths that may be 0 in device memory. */
@@ -380,6 +474,10 @@ static void check_capture(const ashlar_model_batch *plain) {
     b.weight_at = &values->weight;
     b.seed_at = &values->seed;
     b.chunk = eager.chunk = may_chunk ? below(T) : 0;
+    if (b.chunk > 0 && chance(2)) {
+        const size_t least = need_with(&b, 0);
+        b.memory = least + below(need_with(&b, SIZE_MAX) - least + 1);
+    }
     REQUIRE(ashlar_model_dry_run(model, ASHLAR_WALK_TRAIN, &b, streams[0], NULL) == ASHLAR_OK);
     REQUIRE(ashlar_graph_begin(device, streams[0], &graph) == ASHLAR_OK);
     CHECK(ashlar_model_run(model, ASHLAR_WALK_TRAIN, &b, streams[0]) == ASHLAR_OK);
@@ -459,7 +557,7 @@ static void check_places(const ashlar_model_batch *b) {
     ashlar_model_need need;
     size_t count, most = 0;
     CHECK(ashlar_model_get_need(model, ASHLAR_WALK_TRAIN, b, &need) == ASHLAR_OK);
-    CHECK((double)need.plan_bytes <= 1.005 * (double)need.bound_bytes);
+    CHECK(b->memory > 0 || (double)need.plan_bytes <= 1.005 * (double)need.bound_bytes);
     CHECK(ashlar_model_list_buffers(model, ASHLAR_WALK_TRAIN, b, buffers, BUFFERS, &count) ==
           ASHLAR_OK);
     REQUIRE(count <= BUFFERS);
@@ -481,7 +579,7 @@ static void check_places(const ashlar_model_batch *b) {
         }
         most = live > most ? live : most;
     }
-    CHECK_ZU(most, need.bound_bytes);
+    CHECK(most == need.bound_bytes || (b->memory > 0 && most < need.bound_bytes));
 }
 
 /* ---- cases ---- */
@@ -529,6 +627,26 @@ CASE(whatever_the_model_its_walks_compute_the_same) {
             printf("# seed %llu\n", (unsigned long long)seed);
         }
     }
+}
+
+CASE(in_any_memory_the_bits_are_the_same) {
+    for (uint64_t seed = 1; seed <= CHECK_SANITIZED(400, 60); seed++) {
+        const int before = check_failed;
+        is_local = seed % 2 == 0;
+        REQUIRE(open_drawn(seed));
+        const ashlar_model_batch b = draw_batch(6 + below(30), 1 + below(5), !chance(4));
+        check_moves(&b);
+        if (is_local) {
+            check_memory(&b);
+        }
+        close_model();
+        if (check_failed > before) {
+            printf("# seed %llu\n", (unsigned long long)seed);
+        }
+    }
+    is_local = false;
+    CHECK(moves_seen > 0);
+    CHECK(tiers_seen[0] > 0 && tiers_seen[1] > 0);
 }
 
 CASE(the_bits_are_the_same_on_any_number_of_threads) {

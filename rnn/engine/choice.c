@@ -1,0 +1,131 @@
+/* choice.c - the tiers of a walk's chunks, chosen once for walks of as many; what is told of them.
+ */
+#include "allocator/base/checked.h"
+#include "allocator/base/host.h"
+#include "rnn/engine/engine.h"
+
+/* The arrays of a table for n chunks. */
+typedef struct arrays {
+    ashlar_tiers_moment *moments; /* [2 n - 1] */
+    ashlar_tiers_item *items;     /* [n - 1] what each chunk but the last keeps */
+    ashlar_tiers_group *groups;   /* likewise */
+    ashlar_tiers_place *places;   /* likewise */
+} arrays;
+
+/* Moments are the chunks forward, the last of which goes both ways at once, and then backward. In
+ * each is room for all buffers of one chunk: what is computed again needs no more, though the
+ * choice counts a slot for it. */
+static ashlar_tiers_table fill_chunks(const ashlar_walking *w, const arrays *a) {
+    const size_t n = w->chunk_count, kept = w->plan->kept_bytes;
+    const size_t one = w->plan->bytes - w->plan->slot_count * kept;
+    const size_t split = w->table->split, end = w->table->phase_count;
+    const uint64_t early = ashlar__walk_phases_ns(w->model, w->table, w->plan, 0, split);
+    const uint64_t late = ashlar__walk_phases_ns(w->model, w->table, w->plan, split, end);
+    for (size_t k = 0; k + 1 < 2 * n; k++) {
+        a->moments[k] = (ashlar_tiers_moment){(k < n ? early : 0) + (k + 1 < n ? 0 : late), one};
+    }
+    for (size_t i = 0; i + 1 < n; i++) {
+        const size_t back = 2 * n - 2 - i;
+        a->items[i] = (ashlar_tiers_item){kept, i, i, i, back, back};
+        a->groups[i] = (ashlar_tiers_group){early, one, true};
+    }
+    ashlar_tiers_table table = {.moments = a->moments,
+                                .moment_count = 2 * n - 1,
+                                .items = a->items,
+                                .item_count = n - 1,
+                                .groups = a->groups,
+                                .group_count = n - 1};
+    ashlar__walk_copy_rates(w->model, &table);
+    return table;
+}
+
+/* Without slots there is no choice: all goes forward twice in the room for one chunk. */
+static ashlar_status recompute_all(const ashlar_tiers_table *t, ashlar_tiers_place *places,
+                                   ashlar_tiers_choice *out) {
+    *out = (ashlar_tiers_choice){.is_best = true};
+    for (size_t k = 0; k < t->moment_count; k++) {
+        out->compute_ns += t->moments[k].ns;
+    }
+    out->ns = out->compute_ns;
+    for (size_t i = 0; i < t->item_count; i++) {
+        places[i].tier = ASHLAR_TIER_RECOMPUTED;
+        out->bytes[ASHLAR_TIER_RECOMPUTED] += t->items[i].bytes;
+        out->ns += t->groups[i].ns;
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status choose(const ashlar_walking *w, ashlar_walk_tiers *t) {
+    const size_t n = w->chunk_count;
+    arrays a;
+    char *memory;
+    ASHLAR_HOST_NEW(
+        memory, n * (2 * sizeof *a.moments + sizeof *a.items + sizeof *a.groups + sizeof *a.places),
+        "no host memory for the tiers of %zu chunks", n);
+    a.moments = (ashlar_tiers_moment *)(void *)memory;
+    a.items = (ashlar_tiers_item *)(a.moments + 2 * n);
+    a.groups = (ashlar_tiers_group *)(a.items + n);
+    a.places = (ashlar_tiers_place *)(a.groups + n);
+    const ashlar_tiers_table table = fill_chunks(w, &a);
+    const ashlar_status status =
+        w->plan->slot_count == 0
+            ? recompute_all(&table, a.places, &t->choice)
+            : ashlar__tiers_choose(&table, w->plan->bytes, a.places, &t->choice);
+    for (size_t i = 0; i < n && status == ASHLAR_OK; i++) {
+        t->of[i] = (unsigned char)(i + 1 < n ? a.places[i].tier : ASHLAR_TIER_RECOMPUTED);
+    }
+    ashlar__host_free(memory);
+    return status;
+}
+
+static ashlar_status new_tiers(const ashlar_walking *w, ashlar_walk_tiers **out) {
+    ashlar_walk_tiers *t = ashlar__host_calloc(1, sizeof *t + w->chunk_count);
+    ASHLAR_FAIL_IF(t == NULL, ASHLAR_EHOSTMEM, "no host memory for the tiers of %zu chunks",
+                   w->chunk_count);
+    t->batch = w->batch.batch;
+    t->chunk = w->plan->shape.chunk;
+    t->chunk_count = w->chunk_count;
+    t->slot_count = w->plan->slot_count;
+    ASHLAR_HAND_OUT(choose(w, t), t, ashlar__host_free, out);
+}
+
+ashlar_status ashlar__walk_tiers_get(const ashlar_walking *w, const ashlar_walk_tiers **out) {
+    ashlar_walk_tiers *t = w->table->tiers;
+    while (t != NULL &&
+           (t->batch != w->batch.batch || t->chunk != w->plan->shape.chunk ||
+            t->chunk_count != w->chunk_count || t->slot_count != w->plan->slot_count)) {
+        t = t->next;
+    }
+    if (t == NULL) {
+        ASHLAR_TRY(new_tiers(w, &t));
+        t->next = w->table->tiers;
+        w->table->tiers = t;
+    }
+    *out = t;
+    return ASHLAR_OK;
+}
+
+/* ---- what is said of them ---- */
+
+ashlar_status ashlar__walk_tiers_tell(const ashlar_walking *w, ashlar_model_tiers *out) {
+    const ashlar_walk_tiers *t;
+    const size_t kept = w->plan->kept_bytes;
+    *out = (ashlar_model_tiers){
+        .least_bytes = w->plan->bytes, .time = 1, .event_calls = w->model->away.event_calls};
+    if (!w->table->key.is_cut) {
+        ASHLAR_TRY(ashlar__moves_least(w, &out->least_bytes, &out->resident_bytes));
+        out->host_bytes = w->plan->choice.bytes[ASHLAR_TIER_HOST];
+        out->resident_bytes -= out->host_bytes;
+        out->time = w->plan->move_count > 0
+                        ? (double)w->plan->choice.ns / (double)w->plan->choice.compute_ns
+                        : 1;
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(ashlar__walk_tiers_get(w, &t));
+    out->least_bytes = w->plan->bytes - w->plan->slot_count * kept;
+    out->resident_bytes = t->choice.bytes[ASHLAR_TIER_RESIDENT] + kept;
+    out->host_bytes = t->choice.bytes[ASHLAR_TIER_HOST];
+    out->recomputed_bytes = t->choice.bytes[ASHLAR_TIER_RECOMPUTED];
+    out->time = (double)t->choice.ns / (double)t->choice.compute_ns;
+    return ASHLAR_OK;
+}

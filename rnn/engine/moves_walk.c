@@ -1,0 +1,99 @@
+/* moves_walk.c - a walk whose buffers move to the host and back: what waits for what. */
+#include "allocator/base/host.h"
+#include "allocator/device/device_impl.h"
+#include "rnn/engine/engine.h"
+
+typedef struct moving {
+    ashlar_walking *w;
+    bool *is_sent, *is_awaited; /* [move_count] is_awaited: by the walk's stream */
+} moving;
+
+static ashlar_away_place place_of(const moving *v, size_t move, bool is_back) {
+    const ashlar_walk_plan *plan = v->w->plan;
+    const ashlar_walk_move *m = &plan->moves[move];
+    const ashlar_walk_place *place = &plan->places[m->buffer];
+    return (ashlar_away_place){.device = v->w->block + (is_back ? m->back_at : place->offset),
+                               .host = m->host,
+                               .bytes = place->bytes,
+                               .event = v->w->model->away.events[move]};
+}
+
+/* Have a stream wait for all copies out of these addresses. */
+static ashlar_status wait_for_space(const moving *v, const char *device, size_t bytes,
+                                    ashlar_stream stream) {
+    for (size_t i = 0; i < v->w->plan->move_count; i++) {
+        const ashlar_away_place out = place_of(v, i, false);
+        if (v->is_sent[i] && !v->is_awaited[i] && device < out.device + out.bytes &&
+            out.device < device + bytes) {
+            v->is_awaited[i] = stream == v->w->stream;
+            ASHLAR_TRY(ashlar__away_wait(v->w->model, stream, out.event));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* What is fetched in a phase comes behind the work before it, which may have used its place. */
+static ashlar_status fetch(const moving *v, size_t phase) {
+    const ashlar_walk_plan *plan = v->w->plan;
+    bool is_first = true;
+    for (size_t i = 0; i < plan->move_count; i++) {
+        if (plan->moves[i].back_begin == phase) {
+            const ashlar_away_place back = place_of(v, i, true);
+            ASHLAR_TRY(is_first ? ashlar__away_follow(v->w->model, v->w->stream) : ASHLAR_OK);
+            ASHLAR_TRY(wait_for_space(v, back.device, back.bytes, v->w->model->away.back));
+            ASHLAR_TRY(ashlar__away_fetch(v->w->model, &back, true));
+            is_first = false;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* Buffers that begin in a phase, and those that it reads again. */
+static ashlar_status wait_before(const moving *v, size_t phase) {
+    const ashlar_walk_table *t = v->w->table;
+    const ashlar_walk_plan *plan = v->w->plan;
+    for (size_t i = 0; i < t->buffer_count; i++) {
+        const ashlar_walk_place *place = &plan->places[i];
+        if (t->buffers[i].home == i && t->buffers[i].first == phase && place->bytes > 0) {
+            ASHLAR_TRY(wait_for_space(v, v->w->block + place->offset, place->bytes, v->w->stream));
+        }
+    }
+    for (size_t i = 0; i < plan->move_count; i++) {
+        if (plan->moves[i].resume == phase) {
+            ASHLAR_TRY(ashlar__away_wait(v->w->model, v->w->stream, place_of(v, i, true).event));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status send(const moving *v, size_t phase) {
+    for (size_t i = 0; i < v->w->plan->move_count; i++) {
+        if (v->w->plan->moves[i].pause == phase) {
+            const ashlar_away_place out = place_of(v, i, false);
+            ASHLAR_TRY(ashlar__away_send(v->w->model, &out, v->w->stream));
+            v->is_sent[i] = true;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status queue_all(const moving *v) {
+    for (size_t p = 0; p < v->w->table->phase_count; p++) {
+        v->w->phase = p;
+        ASHLAR_TRY(fetch(v, p));
+        ASHLAR_TRY(wait_before(v, p));
+        ASHLAR_TRY(ashlar__walk_queue(v->w, p, p + 1));
+        ASHLAR_TRY(send(v, p));
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__moves_queue(ashlar_walking *w) {
+    const size_t count = w->plan->move_count;
+    moving v = {.w = w};
+    ASHLAR_HOST_NEW(v.is_sent, 2 * count, "no host memory for %zu buffers on the host", count);
+    v.is_awaited = v.is_sent + count;
+    const ashlar_status status = queue_all(&v);
+    ashlar__host_free(v.is_sent);
+    return status == ASHLAR_OK ? status : ashlar__away_join(w->model, w->stream, status);
+}
