@@ -26,7 +26,7 @@ PATH = re.compile(r"(?<![\w./-])((?:%s)/[\w./-]*\w/?|[\w./-]*[a-z_]\.%s)(?![\w/]
                   ("|".join(FOLDERS), SUFFIXES))
 NAME = re.compile(r"(?<![\w/-])((?:ashlar_|ASHLAR_)\w+)")
 # What the system or the reader has, and names that stand for others.
-ELSEWHERE = re.compile(r"(std\w+\.h|string\.h|dlfcn\.h|cuda_runtime(_api)?\.h|cuda\.h|example\.c|"
+ELSEWHERE = re.compile(r"(std\w+\.h|string\.h|dlfcn\.h|cuda_runtime(_api)?\.h|cuda\.h|example\.c|train\.py|"
                        r".*\b(ROOM|NAME)\b.*)$")
 # What is gone stands in the first column of CHANGELOG.md's tables.
 OLD = re.compile(r"^\|[^|]*\|")

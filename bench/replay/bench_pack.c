@@ -9,6 +9,7 @@
 #include "allocator/base/host.h"
 #include "allocator/heap/block.h"
 #include "bench/harness/harness.h"
+#include "bench/replay/replay.h"
 
 enum { SEED = 20261121 };
 
@@ -85,36 +86,6 @@ ashlar_status ashlar__bench_pack(size_t idx, ashlar_packing *out) {
 
 /* ---- problems from files ---- */
 
-static bool show_progress(void *user, const ashlar_pack_progress *now) {
-    fprintf(user, "\r%s: %zu bytes, bound %zu, %.1f s\033[K", now->strategy, now->plan_bytes,
-            now->bound_bytes, 1e-3 * (double)now->elapsed_ms);
-    (void)fflush(user);
-    return true;
-}
-
-/* Pack a table once and verify the plan. `progress` is a terminal to show progress on, or NULL. */
-static ashlar_status pack_table(const ashlar_pack_table *table, size_t seconds, FILE *progress,
-                                size_t *offsets, ashlar_packing *p) {
-    const ashlar_pack_options options = {
-        .capacity_bytes = p->capacity_bytes,
-        .time_budget_ms = (uint64_t)seconds * 1000,
-        .progress = progress == NULL ? NULL : show_progress,
-        .user = progress,
-    };
-    size_t bytes = 0;
-    p->count = table->count;
-    const ashlar_status status = pack(table->buffers, &options, offsets, p);
-    if (progress != NULL) {
-        fputs("\r\033[K", progress);
-    }
-    ASHLAR_TRY(status);
-    ASHLAR_TRY(ashlar__pack_check(table->buffers, table->count, offsets, &bytes));
-    return bytes == p->result.plan_bytes
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_EFORMAT, "%s: the plan ends at %zu, not at %zu", p->case_name,
-                              bytes, p->result.plan_bytes);
-}
-
 void ashlar__bench_pack_print(FILE *out, const ashlar_packing *p) {
     fprintf(out, "%s: ", p->case_name);
     if (p->seed != 0) {
@@ -182,73 +153,59 @@ ashlar_row ashlar__packing_row(const ashlar_packing *p) {
     }};
 }
 
-static void put_blocks(ashlar_json_writer *w, const ashlar_pack_table *table,
-                       const size_t *offsets) {
-    static const char *const block_columns[] = {"address", "bytes", "begin", "end"};
-    ashlar__json_add_string(w, "time", "time");
-    ashlar__json_put_key(w, "blocks");
-    ashlar__json_open_table(w, block_columns, sizeof block_columns / sizeof block_columns[0]);
-    for (size_t i = 0; i < table->count; i++) {
-        ashlar__json_open_row(w);
-        ashlar__json_put_uint64(w, offsets[i]);
-        ashlar__json_put_uint64(w, table->buffers[i].bytes);
-        ashlar__json_put_uint64(w, table->buffers[i].begin);
-        ashlar__json_put_uint64(w, table->buffers[i].end);
-        ashlar__json_close_array(w);
-    }
-    ashlar__json_close_table(w);
-}
-
-static void put_packing(ashlar_json_writer *w, const ashlar_packing *p,
+static void put_packing(const ashlar_pack_job *job, const ashlar_packing *p,
                         const ashlar_pack_table *table, const size_t *offsets) {
+    ashlar_json_writer *w = job->writer;
     const ashlar_row row = ashlar__packing_row(p);
     ashlar__json_open_document(w, "ashlar-pack/1");
     ashlar__rows_put_members(w, &ashlar__packing_form, &row);
-    if (table != NULL) {
-        put_blocks(w, table, offsets);
+    if (job->lists_blocks) {
+        ashlar__replay_open_blocks(w, "time");
+        for (size_t i = 0; i < table->count; i++) {
+            const ashlar_pack_buffer *b = &table->buffers[i];
+            ashlar__replay_put_block(w, offsets[i], b->bytes, b->begin, b->end);
+        }
+        ashlar__json_close_table(w);
     }
     ashlar__json_close_object(w);
 }
 
-static ashlar_status pack_and_write(const ashlar_pack_job *job, const ashlar_pack_table *table,
-                                    size_t *offsets, ashlar_packing *p) {
-    ASHLAR_TRY(pack_table(table, job->seconds, job->progress, offsets, p));
+/* Pack a table once, verify the plan, and write it. */
+static ashlar_status pack_table(const ashlar_pack_job *job, const ashlar_pack_table *table,
+                                size_t *offsets, ashlar_packing *p) {
+    const ashlar_pack_options options = {.capacity_bytes = job->capacity_bytes,
+                                         .time_budget_ms = (uint64_t)job->seconds * 1000};
+    size_t bytes = 0;
+    p->count = table->count;
+    ASHLAR_TRY(pack(table->buffers, &options, offsets, p));
+    ASHLAR_TRY(ashlar__pack_check(table->buffers, table->count, offsets, &bytes));
+    ASHLAR_FAIL_IF(bytes != p->result.plan_bytes, ASHLAR_EFORMAT,
+                   "%s: the plan ends at %zu, not at %zu", job->path, bytes, p->result.plan_bytes);
     if (job->solution != NULL) {
         ASHLAR_TRY(ashlar__pack_table_write(table, offsets, job->solution));
     }
-    if (job->writer != NULL) {
-        put_packing(job->writer, p, job->lists_blocks ? table : NULL, offsets);
-    }
+    put_packing(job, p, table, offsets);
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__bench_pack_file(const ashlar_pack_job *job, ashlar_packing *out) {
-    ashlar_packing packing = {.case_name = job->path, .capacity_bytes = job->capacity_bytes};
+ashlar_status ashlar__replay_pack_run(const ashlar_pack_job *job, FILE *out) {
+    ashlar_packing p = {.case_name = job->path, .capacity_bytes = job->capacity_bytes};
     ashlar_pack_table table = {0};
     ASHLAR_TRY(ashlar__pack_table_read(job->path, &table));
     size_t *offsets = ashlar__host_calloc(table.count + 1, sizeof *offsets); /* count may be 0 */
     const ashlar_status status =
-        offsets != NULL ? pack_and_write(job, &table, offsets, &packing)
+        offsets != NULL ? pack_table(job, &table, offsets, &p)
                         : ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu offsets",
                                        job->path, table.count);
     ashlar__host_free(offsets);
     ashlar__pack_table_finish(&table);
-    if (status == ASHLAR_OK) {
-        *out = packing;
-    }
-    return status;
-}
-
-ashlar_status ashlar__replay_pack_run(const ashlar_pack_job *job, FILE *out) {
-    ashlar_packing p;
-    ASHLAR_TRY(ashlar__bench_pack_file(job, &p));
+    ASHLAR_TRY(status);
     ashlar__bench_pack_print(out, &p);
-    return fits(&p)
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_ENOMEM,
-                              "%s: the best plan of %zu s needs %zu bytes, the capacity is %zu%s",
-                              job->path, job->seconds, p.result.plan_bytes, job->capacity_bytes,
-                              p.result.bound_bytes > job->capacity_bytes || p.result.is_optimal
-                                  ? "; no plan fits"
-                                  : "; more --seconds may help");
+    ASHLAR_FAIL_IF(!fits(&p), ASHLAR_ENOMEM,
+                   "%s: the best plan of %zu s needs %zu bytes, the capacity is %zu%s", job->path,
+                   job->seconds, p.result.plan_bytes, job->capacity_bytes,
+                   p.result.bound_bytes > job->capacity_bytes || p.result.is_optimal
+                       ? "; no plan fits"
+                       : "; more --seconds may help");
+    return ASHLAR_OK;
 }

@@ -48,7 +48,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_parse(const char *name, const
 
 void ashlar__pack_table_finish(ashlar_pack_table *table); /* all 0 is allowed */
 
-/* Write a problem or, if `offsets` [count] are given, its solution. Errors: those of
+/* Write a problem with its solution: offsets [count]. Errors: those of
  * ashlar__file_create() and ashlar__file_commit(); the old file is then unchanged. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_write(const ashlar_pack_table *table,
                                                          const size_t *offsets, const char *path);
@@ -103,16 +103,9 @@ typedef struct ashlar_pack_job {
     size_t capacity_bytes;      /* the capacity that the plan should fit; 0: as small as possible */
     size_t seconds;             /* time to search for the plan */
     const char *solution;       /* file to write the plan to; NULL: none */
-    ashlar_json_writer *writer; /* gets an object about the plan; NULL: not wanted */
+    ashlar_json_writer *writer; /* gets an object about the plan */
     bool lists_blocks;          /* the object also tells where each buffer lies */
-    FILE *progress;             /* a terminal to show progress on; NULL: none */
 } ashlar_pack_job;
-
-/* Pack a file's problem, verify the plan, and write it. A plan that does not fit is no error.
- * Errors: as for ashlar__pack_table_read() and ashlar__pack_table_write(); ASHLAR_EHOSTMEM,
- * ASHLAR_EOVERFLOW; ASHLAR_EFORMAT also for a wrong plan. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack_file(const ashlar_pack_job *job,
-                                                        ashlar_packing *out);
 
 void ashlar__bench_pack_print(FILE *out, const ashlar_packing *packing);
 
@@ -124,10 +117,11 @@ extern const ashlar_rows_form ashlar__packing_form;
 
 ashlar_row ashlar__packing_row(const ashlar_packing *packing); /* `packing` must outlive the row */
 
-/* For ashlar-replay: pack a file as ashlar__bench_pack_file() does, and print one line on `out`.
+/* Pack a file's problem, verify the plan and write it, and print one line on `out`.
  *
- * Errors: those of ashlar__bench_pack_file(); ASHLAR_ENOMEM (the plan does not fit; the line, the
- * object and the solution have been written even so). */
+ * Errors: as for ashlar__pack_table_read() and ashlar__pack_table_write(); ASHLAR_EHOSTMEM,
+ * ASHLAR_EOVERFLOW; ASHLAR_EFORMAT also for a wrong plan; ASHLAR_ENOMEM (the plan does not fit; the
+ * line, the object and the solution have been written even so). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_pack_run(const ashlar_pack_job *job, FILE *out);
 
 #endif /* ASHLAR_BENCH_PACK_H */

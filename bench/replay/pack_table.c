@@ -112,15 +112,12 @@ ashlar_status ashlar__pack_table_write(const ashlar_pack_table *table, const siz
                                        const char *path) {
     ashlar_file_buffer *file;
     ASHLAR_TRY(ashlar__file_buffer_create(path, &file));
-    ashlar__file_buffer_print(file, "id,lower,upper,size%s\n", offsets == NULL ? "" : ",offset");
+    ashlar__file_buffer_print(file, "id,lower,upper,size,offset\n");
     for (size_t i = 0; i < table->count; i++) {
         const ashlar_pack_buffer *b = &table->buffers[i];
         ashlar__file_buffer_put(file, table->ids[i].text, table->ids[i].bytes);
-        ashlar__file_buffer_print(file, ",%" PRIu64 ",%" PRIu64 ",%zu", b->begin, b->end, b->bytes);
-        if (offsets != NULL) {
-            ashlar__file_buffer_print(file, ",%zu", offsets[i]);
-        }
-        ashlar__file_buffer_put(file, "\n", 1);
+        ashlar__file_buffer_print(file, ",%" PRIu64 ",%" PRIu64 ",%zu,%zu\n", b->begin, b->end,
+                                  b->bytes, offsets[i]);
     }
     return ashlar__file_buffer_commit(file);
 }

@@ -9,7 +9,6 @@
 #include "allocator/base/host.h"
 #include "allocator/soft/soft.h"
 #include "allocator/soft/soft_state.h"
-#include "bench/harness/harness.h"
 
 typedef struct replay replay;
 
@@ -40,9 +39,6 @@ struct replay {
     worker *workers;        /* [thread_count] */
     soft_ranges live;       /* the address ranges of live blocks, to find overlaps */
     uint64_t live_bytes;
-    double clock_ns; /* time that one reading of the clock takes */
-    double ns;       /* spent in the allocator, including the readings of the clock */
-    size_t ops;      /* number of calls timed */
     pthread_mutex_t lock;
     pthread_cond_t turn; /* signals that the next turn is another thread's, or the replay is over */
     size_t next, turn_count;
@@ -62,15 +58,6 @@ const ashlar_replay_calls ashlar__replay_calls_of_ashlar = {
     .step_begin = ashlar_step_begin,
     .step_end = ashlar_step_end,
 };
-
-static double now_ns(void) {
-    return (double)ashlar__clock_ns();
-}
-
-static void count_time(replay *r, double start) {
-    r->ns += now_ns() - start;
-    r->ops++;
-}
 
 /* The index in the log of the next turn's event. */
 static size_t next_event(const replay *r) {
@@ -134,7 +121,10 @@ static ashlar_status note_block_locked(replay *r, const ashlar_rmm_event *event,
     }
     r->live_bytes += event->bytes;
     if (r->live_bytes > r->result->peak_live) {
+        ashlar_stats stats;
+        ashlar_allocator_get_stats(r->allocator, &stats);
         r->result->peak_live = r->live_bytes;
+        r->result->reserved_at_peak = stats.reserved_bytes;
     }
     return ASHLAR_OK;
 }
@@ -142,10 +132,8 @@ static ashlar_status note_block_locked(replay *r, const ashlar_rmm_event *event,
 static ashlar_status allocate_locked(replay *r, const ashlar_rmm_event *event) {
     void *ptr = NULL;
     r->result->allocations++;
-    const double start = now_ns();
     const ashlar_status status =
         r->config->calls->alloc(r->allocator, event->bytes, r->streams[event->stream], &ptr);
-    count_time(r, start);
     if (status == ASHLAR_ENOMEM) {
         return note_failure_locked(r, event);
     }
@@ -165,13 +153,10 @@ static ashlar_status free_locked(replay *r, const ashlar_rmm_event *event) {
     if (taken->place.bytes == 0) {
         return ASHLAR_OK; /* the block's allocation failed */
     }
-    const double start = now_ns();
     const ashlar_status status = give_back(r, taken, event->stream);
-    count_time(r, start);
     if (status != ASHLAR_OK) {
         return fail_event(r, event, status);
     }
-    r->result->cross_frees += event->stream != taken->stream;
     size_t at;
     (void)ashlar__soft_ranges_at(&r->live, taken->place.base, &at);
     ashlar__soft_ranges_remove(&r->live, at, 1);
@@ -347,11 +332,9 @@ static void read_figures(const replay *r) {
     ashlar_allocator_get_stats(r->allocator, &stats);
     const uint64_t misses = stats.served_mapped + stats.served_drained + stats.served_reclaimed +
                             stats.served_after_sync + stats.served_gathered;
-    const double per_op = r->ns / (double)r->ops - r->clock_ns; /* NaN (0 / 0) without calls */
     result->peak_reserved = stats.reserved_peak_bytes;
     result->driver_calls = stats.driver_calls;
     result->hit_rate = (double)(stats.alloc_count - misses) / (double)stats.alloc_count;
-    result->ns_per_op = per_op < 0 ? 0 : per_op;
     ashlar_plan_get_stats(r->allocator, &result->plan);
 }
 
@@ -361,7 +344,6 @@ ashlar_status ashlar__replay_run(const ashlar_rmm_log *log, const ashlar_replay_
     replay r = {.log = log,
                 .config = config,
                 .result = &fresh,
-                .clock_ns = ashlar__clock_cost_ns(),
                 .turn_count = config->passes * log->closed_count};
     ashlar_status status = set_up(&r);
     if (status == ASHLAR_OK) {

@@ -76,6 +76,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rmm_log_read(const char *path, ashlar_rm
 ASHLAR_MUST_CHECK ashlar_status ashlar__rmm_log_parse(const char *name, const char *text,
                                                       size_t bytes, ashlar_rmm_log **out);
 
+/* Append frees of all blocks that the events, at least one, leave live. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rmm_log_close(ashlar_rmm_log *log);
+
 void ashlar__rmm_log_free(ashlar_rmm_log *log); /* NULL is allowed */
 
 /* Finds the steps of a log, so that a replay can serve them from a plan, and
@@ -108,12 +111,6 @@ typedef struct ashlar_replay_plan {
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_plan_init(const ashlar_rmm_log *log, size_t passes,
                                                          ashlar_replay_plan *out);
 void ashlar__replay_plan_finish(ashlar_replay_plan *plan);
-
-/* Print a replay's outcome, or add it to an open JSON object. */
-void ashlar__replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
-                               const ashlar_plan_stats *stats);
-void ashlar__replay_plan_put(ashlar_json_writer *w, const ashlar_replay_plan *plan,
-                             const ashlar_plan_stats *stats);
 
 /* Replays a recorded log of allocations on a software device.
  *
@@ -156,16 +153,15 @@ typedef struct ashlar_replay_config {
 enum { ASHLAR_REPLAY_TEXT_BYTES = 1024 };
 
 typedef struct ashlar_replay_result {
-    uint64_t peak_live;     /* the most live bytes at a time, as requested */
-    uint64_t peak_reserved; /* bytes taken from the driver */
-    uint64_t driver_calls;  /* made by the allocator, up to the last event */
-    size_t allocations;     /* allocations tried */
-    size_t failures;        /* allocations that failed for lack of memory */
-    size_t cross_frees;     /* frees on another stream than the allocation's */
-    double hit_rate;        /* share of successful allocations for which no memory was mapped, no
-                               caches were emptied and the host did not wait; NaN: there are none */
-    double ns_per_op;       /* time of an allocation or a free; NaN if there are none */
-    ashlar_plan_stats plan; /* how the plan served the steps; zeros if there are none */
+    uint64_t peak_live;        /* the most live bytes at a time, as requested */
+    uint64_t peak_reserved;    /* bytes taken from the driver */
+    uint64_t reserved_at_peak; /* of live bytes */
+    uint64_t driver_calls;     /* made by the allocator, up to the last event */
+    size_t allocations;        /* allocations tried */
+    size_t failures;           /* allocations that failed for lack of memory */
+    double hit_rate;           /* share of successful allocations for which no memory was mapped, no
+                                  caches were emptied and the host did not wait; NaN: there are none */
+    ashlar_plan_stats plan;    /* how the plan served the steps; zeros if there are none */
     char failure[ASHLAR_REPLAY_TEXT_BYTES]; /* the first failure, as FILE:LINE: detail; or "" */
 } ashlar_replay_result;
 
@@ -195,14 +191,26 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_lo
                                                              const ashlar_replay_result *result,
                                                              size_t *capacity);
 
-/* Add the blocks of a replayed log to an open JSON object: a table `blocks`, whose times are events
- * of the log, and whose sizes are as requested.
- *
- * addresses  [block_count], as set by the replay; 0: the block was never allocated
- *
- * Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__replay_put_blocks(ashlar_json_writer *writer,
-                                                          const ashlar_rmm_log *log,
-                                                          const uintptr_t *addresses);
+/* Open a table `blocks` in a JSON object, with begins and ends in this unit; put a row of it. */
+void ashlar__replay_open_blocks(ashlar_json_writer *w, const char *time);
+void ashlar__replay_put_block(ashlar_json_writer *w, uint64_t address, uint64_t bytes,
+                              uint64_t begin, uint64_t end);
+
+/* What is to be done with a log. */
+typedef struct ashlar_replay_job {
+    size_t memory_bytes; /* of the device; a multiple of ASHLAR_REPLAY_GRAIN_BYTES, not 0 */
+    size_t passes;       /* at least 1 */
+    bool finds_capacity;
+    bool has_plan;
+    bool lists_blocks; /* the report has a table `blocks`, whose times are events of the log */
+    ashlar_report_fn report;
+} ashlar_replay_job;
+
+/* Read a log of RMM and replay it; print the figures, and put a JSON object. Errors: those of
+ * ashlar__rmm_log_read() and ashlar__replay_run(), and ASHLAR_ENOMEM if allocations failed: then
+ * the figures are there even so. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__replay_log_run(const ashlar_replay_job *job,
+                                                       const char *path, FILE *out,
+                                                       ashlar_json_writer *w);
 
 #endif /* ASHLAR_REPLAY_H */

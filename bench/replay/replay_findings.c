@@ -1,16 +1,8 @@
-/* replay_findings.c - finds the steps of a log and the smallest device on which it can be replayed;
- * reports on the plan and on where blocks were. */
+/* replay_findings.c - finds the steps of a log and the smallest device on which it can be replayed.
+ */
 #include "bench/replay/replay.h"
 
-#include <math.h>
-
 #include "allocator/base/host.h"
-
-static const char *const miss_texts[] = {
-#define X(name, text) text,
-    ASHLAR_PLAN_MISS_MAP(X)
-#undef X
-};
 
 #define NO_MEMORY "%s: no host memory to replay its steps"
 
@@ -86,61 +78,6 @@ void ashlar__replay_plan_finish(ashlar_replay_plan *plan) {
     *plan = (ashlar_replay_plan){0};
 }
 
-static size_t step_total(const ashlar_replay_plan *plan) {
-    return plan->steps.count * plan->passes;
-}
-
-/* By what share the plan is larger than the lower bound; NaN if nothing was planned. */
-static double gap_of(const ashlar_plan_stats *stats) {
-    return stats->bound_bytes == 0 ? NAN
-                                   : (double)stats->plan_bytes / (double)stats->bound_bytes - 1;
-}
-
-void ashlar__replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
-                               const ashlar_plan_stats *stats) {
-    const double mib = 1 << 20;
-    fprintf(out, "  %zu steps, the first of %zu allocations%s\n", step_total(plan),
-            plan->step_allocations,
-            plan->is_whole_log ? ": the log has none, so each pass is one" : "");
-    if (stats->bound_bytes == 0) {
-        fprintf(out, "  plan: %s\n",
-                stats->plans_left > 0
-                    ? "left, since it would have taken more memory than it saved"
-                    : "nothing that ends with its step was allocated in the first one");
-        return;
-    }
-    fprintf(out, "  plan %.1f MiB, bound %.1f MiB, gap %.3f %%\n", (double)stats->plan_bytes / mib,
-            (double)stats->bound_bytes / mib, 100 * gap_of(stats));
-    fprintf(out, "  plan hits %llu, misses %llu, not planned %llu\n",
-            (unsigned long long)stats->hits, (unsigned long long)stats->miss_count,
-            (unsigned long long)stats->unplanned);
-    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
-        if (stats->misses[i] > 0) {
-            fprintf(out, "    missed %llu: %s\n", (unsigned long long)stats->misses[i],
-                    miss_texts[i]);
-        }
-    }
-}
-
-void ashlar__replay_plan_put(ashlar_json_writer *w, const ashlar_replay_plan *plan,
-                             const ashlar_plan_stats *stats) {
-    ashlar__json_add_uint64(w, "steps", step_total(plan));
-    ashlar__json_add_uint64(w, "step_allocations", plan->step_allocations);
-    ashlar__json_add_bool(w, "is_log_repeated", plan->is_whole_log);
-    ashlar__json_add_uint64(w, "plan_bytes", stats->plan_bytes);
-    ashlar__json_add_uint64(w, "bound_bytes", stats->bound_bytes);
-    ashlar__json_add_double(w, "gap", gap_of(stats));
-    ashlar__json_add_uint64(w, "plan_hits", stats->hits);
-    ashlar__json_add_uint64(w, "plan_misses", stats->miss_count);
-    ashlar__json_put_key(w, "plan_misses_by_reason");
-    ashlar__json_open_object(w);
-    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
-        ashlar__json_add_uint64(w, miss_texts[i], stats->misses[i]);
-    }
-    ashlar__json_close_object(w);
-    ashlar__json_add_uint64(w, "plan_unplanned", stats->unplanned);
-}
-
 static ashlar_status try_capacity(const ashlar_rmm_log *log, const ashlar_replay_config *config,
                                   size_t steps, bool *passes) {
     ashlar_replay_config smaller = *config;
@@ -172,42 +109,5 @@ ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_log *log,
         *(has_passed ? &passes : &fails) = middle;
     }
     *capacity = passes * step;
-    return ASHLAR_OK;
-}
-
-/* Put a row for each block, which is live from its allocation to its free or to the log's end. */
-static void put_rows(ashlar_json_writer *w, const ashlar_rmm_log *log, const uintptr_t *addresses,
-                     size_t *ends) {
-    for (size_t i = 0; i < log->event_count; i++) {
-        if (log->events[i].action == ASHLAR_RMM_FREE) {
-            ends[log->events[i].block] = i;
-        }
-    }
-    for (size_t i = 0; i < log->event_count; i++) {
-        const ashlar_rmm_event *event = &log->events[i];
-        if (event->action != ASHLAR_RMM_ALLOCATE || addresses[event->block] == 0) {
-            continue;
-        }
-        const size_t end = ends[event->block];
-        ashlar__json_open_row(w);
-        ashlar__json_put_uint64(w, addresses[event->block]);
-        ashlar__json_put_uint64(w, event->bytes);
-        ashlar__json_put_uint64(w, i);
-        ashlar__json_put_uint64(w, end != 0 ? end : log->event_count);
-        ashlar__json_close_array(w);
-    }
-}
-
-ashlar_status ashlar__replay_put_blocks(ashlar_json_writer *w, const ashlar_rmm_log *log,
-                                        const uintptr_t *addresses) {
-    static const char *const columns[] = {"address", "bytes", "begin", "end"};
-    size_t *ends;
-    ASHLAR_HOST_NEW(ends, log->block_count + 1, "%s: no host memory for its blocks", log->name);
-    ashlar__json_add_string(w, "time", "event");
-    ashlar__json_put_key(w, "blocks");
-    ashlar__json_open_table(w, columns, sizeof columns / sizeof columns[0]);
-    put_rows(w, log, addresses, ends);
-    ashlar__json_close_table(w);
-    ashlar__host_free(ends);
     return ASHLAR_OK;
 }

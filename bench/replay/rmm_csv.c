@@ -9,6 +9,7 @@
 #include "allocator/base/parse.h"
 #include "allocator/base/file.h"
 #include "allocator/base/host.h"
+#include "bench/replay/numbers.h"
 
 typedef enum column { THREAD, ACTION, POINTER, SIZE, STREAM, COLUMN_COUNT } column;
 
@@ -23,103 +24,24 @@ static const ashlar_csv_format format = {
     .begins = "a log of RMM begins with Thread,Time,Action,Pointer,Size,Stream",
 };
 
-/* A hash map from a pair of numbers to an index; UNSET: none. Zeroes are an empty map. Invariant:
- * at most half of the entries, a power of two in number, are used, so that probe() is short. */
-typedef struct entry {
-    uint64_t high, low;
-    size_t value;
-    bool is_used;
-} entry;
-typedef struct map {
-    entry *entries;
-    size_t capacity, count;
-} map;
-
-#define UNSET SIZE_MAX
-
-/* The key's entry or, if it has none, the free one to use. Addresses differ only in their middle
- * bits, so hashes are multiplied twice. */
-static entry *probe(const map *m, uint64_t high, uint64_t low) {
-    const uint64_t golden = UINT64_C(0x9E3779B97F4A7C15);
-    uint64_t hash = (low ^ (high * golden)) * golden;
-    hash = (hash ^ (hash >> 32)) * golden;
-    size_t i = (size_t)(hash >> 32) & (m->capacity - 1);
-    while (m->entries[i].is_used && (m->entries[i].high != high || m->entries[i].low != low)) {
-        i = (i + 1) & (m->capacity - 1);
-    }
-    return &m->entries[i];
-}
-
-static ashlar_status grow(map *m) {
-    map grown = {.count = m->count, .capacity = m->capacity == 0 ? 64 : 2 * m->capacity};
-    ASHLAR_HOST_NEW(grown.entries, grown.capacity, "no host memory for a map of %zu numbers",
-                    grown.capacity);
-    for (size_t i = 0; i < m->capacity; i++) {
-        if (m->entries[i].is_used) {
-            *probe(&grown, m->entries[i].high, m->entries[i].low) = m->entries[i];
-        }
-    }
-    ashlar__host_free(m->entries);
-    *m = grown;
-    return ASHLAR_OK;
-}
-
-/* Find a key, or add it with the value UNSET. *value points to its value until the next call. */
-static ashlar_status find(map *m, uint64_t high, uint64_t low, size_t **value) {
-    if (m->count >= m->capacity / 2) {
-        ASHLAR_TRY(grow(m));
-    }
-    entry *e = probe(m, high, low);
-    if (!e->is_used) {
-        *e = (entry){high, low, UNSET, true};
-        m->count++;
-    }
-    *value = &e->value;
-    return ASHLAR_OK;
-}
-
 typedef struct reader {
     ashlar_rmm_log *log;
     ashlar_csv csv;
-    map threads;  /* index of a thread */
-    map streams;  /* index of a stream, by handle; for PER_THREAD_STREAM also by thread */
-    map pointers; /* row that allocated the block that is live at an address */
+    ashlar_number_map threads; /* index of a thread */
+    ashlar_number_map
+        streams; /* index of a stream, by handle; for PER_THREAD_STREAM also by thread */
+    ashlar_number_map pointers; /* row that allocated the block that is live at an address */
     size_t live_bytes;
 } reader;
 
-/* The value of a digit; 16 for any other character. */
-static unsigned digit_of(char c) {
-    if (c >= '0' && c <= '9') {
-        return (unsigned)(c - '0');
-    }
-    const char lower = (char)(c | 0x20);
-    return lower >= 'a' && lower <= 'f' ? (unsigned)(lower - 'a') + 10 : 16;
-}
-
 /* Names of threads, pointers and streams are read as hexadecimal, with 0x or without: those that
  * the log has in decimal stay different from each other, and CUDA's own handles are one digit. */
-static bool parse_number(ashlar_piece p, unsigned base, uint64_t *out) {
-    uint64_t sum = 0;
-    if (base == 16 && p.bytes > 2 && p.text[0] == '0' && (p.text[1] | 0x20) == 'x') {
-        p = (ashlar_piece){p.text + 2, p.bytes - 2};
-    }
-    for (size_t i = 0; i < p.bytes; i++) {
-        const unsigned digit = digit_of(p.text[i]);
-        if (digit >= base || sum > (UINT64_MAX - digit) / base) {
-            return false;
-        }
-        sum = sum * base + digit;
-    }
-    *out = sum;
-    return p.bytes > 0;
-}
-
 static ashlar_status read_number(const reader *r, column c, ashlar_piece field, uint64_t *out) {
     if (c != SIZE && ashlar__piece_is(field, "(nil)")) { /* as %p prints a null pointer */
         *out = 0;
         return ASHLAR_OK;
     }
-    if (!parse_number(field, c == SIZE ? 10 : 16, out)) {
+    if (!ashlar__number_parse(field, c == SIZE ? 10 : 16, out)) {
         char what[64];
         (void)snprintf(what, sizeof what, "%s has to be a number of 64 bits", column_names[c]);
         return ashlar__csv_fail(&r->csv, what, field);
@@ -127,27 +49,18 @@ static ashlar_status read_number(const reader *r, column c, ashlar_piece field, 
     return ASHLAR_OK;
 }
 
-/* The index of a thread or stream; it gets a new index at its first appearance. */
-static ashlar_status index_of(map *m, uint64_t high, uint64_t low, size_t *count, size_t *out) {
-    size_t *value = NULL;
-    ASHLAR_TRY(find(m, high, low, &value));
-    if (*value == UNSET) {
-        *value = (*count)++;
-    }
-    *out = *value;
-    return ASHLAR_OK;
-}
-
 static ashlar_status read_order(reader *r, const ashlar_piece *fields, ashlar_rmm_event *event) {
     uint64_t thread = 0, stream = 0;
     ASHLAR_TRY(read_number(r, THREAD, fields[THREAD], &thread));
     ASHLAR_TRY(read_number(r, STREAM, fields[STREAM], &stream));
-    ASHLAR_TRY(index_of(&r->threads, 0, thread, &r->log->thread_count, &event->thread));
+    ASHLAR_TRY(
+        ashlar__number_map_index(&r->threads, 0, thread, &r->log->thread_count, &event->thread));
     if (stream == LEGACY_STREAM) {
         stream = DEFAULT_STREAM;
     }
     const uint64_t owner = stream == PER_THREAD_STREAM ? event->thread : 0;
-    return index_of(&r->streams, owner, stream, &r->log->stream_count, &event->stream);
+    return ashlar__number_map_index(&r->streams, owner, stream, &r->log->stream_count,
+                                    &event->stream);
 }
 
 static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
@@ -156,8 +69,8 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
     if (pointer == 0) {
         return ashlar__csv_fail(&r->csv, "Pointer of an allocation has to be an address", text);
     }
-    ASHLAR_TRY(find(&r->pointers, 0, pointer, &live));
-    ASHLAR_FAIL_IF(*live != UNSET, ASHLAR_EFORMAT,
+    ASHLAR_TRY(ashlar__number_map_find(&r->pointers, 0, pointer, &live));
+    ASHLAR_FAIL_IF(*live != ASHLAR_NUMBER_UNSET, ASHLAR_EFORMAT,
                    "%s:%zu: allocates at %#llx, where the block of line %zu is live", r->log->name,
                    r->csv.line, (unsigned long long)pointer, r->log->events[*live].line);
     *live = r->log->event_count;
@@ -173,11 +86,11 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
  */
 static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *event) {
     size_t *live = NULL;
-    ASHLAR_TRY(find(&r->pointers, 0, pointer, &live));
-    if (*live != UNSET) {
+    ASHLAR_TRY(ashlar__number_map_find(&r->pointers, 0, pointer, &live));
+    if (*live != ASHLAR_NUMBER_UNSET) {
         event->block = r->log->events[*live].block;
         r->live_bytes -= r->log->events[*live].bytes;
-        *live = UNSET;
+        *live = ASHLAR_NUMBER_UNSET;
     } else if (pointer == 0 || event->bytes == 0) {
         event->action = ASHLAR_RMM_NOTHING;
     } else {
@@ -252,44 +165,42 @@ static ashlar_status read_row(reader *r, const ashlar_piece *fields) {
     return ASHLAR_OK;
 }
 
-/* Append frees of all blocks that are live at the end. `is_live`: [block_count], all false. */
-static ashlar_status close_log(ashlar_rmm_log *log, bool *is_live) {
+ashlar_status ashlar__rmm_log_close(ashlar_rmm_log *log) {
     const size_t last = log->events[log->event_count - 1].line;
+    bool *is_live;
+    ASHLAR_HOST_NEW(is_live, log->block_count + 1, "%s: no host memory for its end", log->name);
     for (size_t i = 0; i < log->event_count; i++) {
         const ashlar_rmm_event *event = &log->events[i];
         if (event->action == ASHLAR_RMM_ALLOCATE || event->action == ASHLAR_RMM_FREE) {
             is_live[event->block] = event->action == ASHLAR_RMM_ALLOCATE;
         }
     }
-    for (size_t i = 0; i < log->event_count; i++) {
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < log->event_count && status == ASHLAR_OK; i++) {
         ashlar_rmm_event event = log->events[i];
         if (event.action == ASHLAR_RMM_ALLOCATE && is_live[event.block]) {
             event.action = ASHLAR_RMM_FREE;
             event.line = last;
             event.bytes = 0;
-            ASHLAR_TRY(append(log, &event));
+            status = append(log, &event);
         }
     }
-    return ASHLAR_OK;
+    ashlar__host_free(is_live);
+    return status;
 }
 
 static ashlar_status read_rows(reader *r) {
     ashlar_piece fields[COLUMN_COUNT];
     size_t default_stream, count;
-    ASHLAR_TRY(index_of(&r->streams, 0, DEFAULT_STREAM, &r->log->stream_count, &default_stream));
+    ASHLAR_TRY(ashlar__number_map_index(&r->streams, 0, DEFAULT_STREAM, &r->log->stream_count,
+                                        &default_stream));
     while (ashlar__csv_next(&r->csv, fields, &count)) {
         ASHLAR_TRY(ashlar__csv_check(&r->csv, count));
         ASHLAR_TRY(read_row(r, fields));
     }
     ASHLAR_FAIL_IF(r->log->event_count == 0, ASHLAR_EFORMAT,
                    "%s:%zu: no event follows the column names", r->log->name, r->csv.line);
-    bool *is_live = ashlar__host_calloc(r->log->block_count + 1, sizeof *is_live);
-    const ashlar_status status =
-        is_live != NULL
-            ? close_log(r->log, is_live)
-            : ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its end", r->log->name);
-    ashlar__host_free(is_live);
-    return status;
+    return ashlar__rmm_log_close(r->log);
 }
 
 ashlar_status ashlar__rmm_log_parse(const char *name, const char *text, size_t bytes,
@@ -303,9 +214,9 @@ ashlar_status ashlar__rmm_log_parse(const char *name, const char *text, size_t b
     memcpy(r.log->name, name, name_bytes);
     ashlar_status status = ashlar__csv_begin(&r.csv, &format, r.log->name, text, bytes);
     ASHLAR_THEN(status, read_rows(&r));
-    ashlar__host_free(r.threads.entries);
-    ashlar__host_free(r.streams.entries);
-    ashlar__host_free(r.pointers.entries);
+    ashlar__number_map_finish(&r.threads);
+    ashlar__number_map_finish(&r.streams);
+    ashlar__number_map_finish(&r.pointers);
     if (status != ASHLAR_OK) {
         ashlar__rmm_log_free(r.log);
         return status;

@@ -49,13 +49,11 @@ writes_figures() {
     holds 'r == {"schema": "ashlar-replay/1", "trace": r["trace"], "memory_bytes": 1 << 30,
         "events": 5, "allocations": 3, "threads": 2, "streams": 2, "recorded_failures": 1, "failures": 0, "live_peak_bytes": 4 << 20,
         "reserved_peak_bytes": 8 << 20, "passes": 1, "reserved_after_pass_bytes": [8 << 20],
-        "cross_frees": 1, "driver_calls": r["driver_calls"], "hit_rate": 0,
-        "ns_per_op": r["ns_per_op"]} and r["driver_calls"] > 0 and r["ns_per_op"] > 0' || return
+        "driver_calls": r["driver_calls"], "hit_rate": 0} and r["driver_calls"] > 0' || return
     holds 'r["trace"].endswith("/stone.csv")' &&
         grep -qF 'stone.csv: 5 events, 3 allocations, 0 failed; threads 2, streams 2' \
             "$scratch/stdout" &&
         grep -qF 'peak live 4.0 MiB, reserved 8.0 MiB (2.000 x), of 1024 MiB' "$scratch/stdout" &&
-        grep -qF "streams keep the log's order; frees on another than the allocation's: 1" "$scratch/stdout" &&
         ! grep -q 'passes' "$scratch/stdout" || return
     [ -z "$(find "$scratch" -name '*.tmp')" ] || complain 'a temporary is left'
 }

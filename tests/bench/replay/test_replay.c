@@ -122,7 +122,6 @@ CASE(figures_are_those_of_the_log) {
      * takes the first's place. */
     CHECK_NEAR(result.hit_rate, 1.0 / 3.0, 0, 1e-15);
     CHECK(result.driver_calls >= 3 && result.driver_calls < 20);
-    CHECK(result.ns_per_op > 0);
 }
 
 /* ---- threads and streams ---- */
@@ -195,7 +194,6 @@ CASE(every_pass_keeps_the_order_of_each_stream_and_thread) {
                      "aaaoafofc"
                      "aaaoafofc"));
     CHECK_ZU(result.allocations, 12);
-    CHECK_ZU(result.cross_frees, 6);
     const ashlar_stream second = calls[1].stream;
     static const bool is_second[] = {false, true, true, false, false, true, true};
     static const size_t threads[] = {0, 0, 2, 0, 2, 2, 0, 0};

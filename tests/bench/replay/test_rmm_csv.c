@@ -115,22 +115,16 @@ CASE(a_bad_log_is_refused_by_its_line) {
         {"", "stone.csv: empty"},
         {HEADER, "stone.csv:1: no event"},
         {"1,0,allocate,0x10,5,0\n", "stone.csv:1: no column Thread"},
-        {"\nThread,Time,Action,Pointer,Size\n", "stone.csv:2: no column Stream"},
         {"Thread,Size,Action,Pointer,Size,Stream\n", "stone.csv:1: each column"},
         {HEADER "\n1,0,allocate,0x10,5\n", "stone.csv:3: 5 fields where the header has 6"},
         {HEADER "1,0,deallocate,0x10,5,0\n", "stone.csv:2: Action has to be"},
-        {HEADER "1,0,allocate,0x10,5,0\n1,0,Free,0x10,5,0\n", "stone.csv:3: Action"},
         {HEADER "x,0,allocate,0x10,5,0\n", "stone.csv:2: Thread has to be a number"},
         {HEADER "1,0,allocate,0x1g,5,0\n",
          "stone.csv:2: Pointer has to be a number of 64 bits, not \"0x1g\""},
-        {HEADER "1,0,free,,5,0\n", "stone.csv:2: Pointer"},
         {HEADER "1,0,allocate,0x10,0x5,0\n", "stone.csv:2: Size"},
-        {HEADER "1,0,allocate failure,0x10,5 MiB,0\n", "stone.csv:2: Size"},
         {HEADER "1,0,allocate,0x10,5,stream\n", "stone.csv:2: Stream"},
         {HEADER "1,0,allocate,0x0,5,0\n", "stone.csv:2: Pointer of an allocation"},
         {HEADER "1,0,free,0x10,5,0\n", "stone.csv:2: frees 0x10, where no block is live"},
-        {HEADER "1,0,allocate,0x10,5,0\n1,0,free,0x10,5,0\n1,0,free,0x10,5,0\n",
-         "stone.csv:4: frees 0x10"},
         {HEADER "\n1,0,allocate,0x10,5,0\n1,0,allocate,0x10,5,0\n",
          "stone.csv:4: allocates at 0x10, where the block of line 3 is live"},
     };
@@ -145,13 +139,6 @@ static ashlar_status read_log(void) {
     drop_log();
     (void)check_at_end(drop_log);
     return ashlar__rmm_log_read(path, &log_of);
-}
-
-CASE(a_plain_file_is_read) {
-    write_bytes(HEADER "1,0,allocate,0x10,5,0\n", sizeof HEADER - 1 + 22);
-    REQUIRE(read_log() == ASHLAR_OK);
-    CHECK(strcmp(log_of->name, path) == 0);
-    CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 2, 0, 5));
 }
 
 CASE(a_file_that_cannot_be_read_is_named) {

@@ -1,0 +1,649 @@
+/* torch_rules.c - the rules by which PyTorch's caching allocator places blocks and asks the driver
+ * (c10/cuda/CUDACachingAllocator.cpp, versions 2.1 to 2.15). */
+#include <string.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/host.h"
+#include "bench/replay/torch.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+enum { MIN_BLOCK_BYTES = 512 };
+#define SMALL_BYTES MIB               /* requests up to here are small, */
+#define SMALL_SEGMENT_BYTES (2 * MIB) /* and share segments of this size */
+#define MIN_LARGE_BYTES (10 * MIB)    /* from here on a segment is for one request, */
+#define LARGE_ROUNDING (2 * MIB)      /* of this multiple */
+/* Addresses of an expandable segment, if the device is not known. */
+#define ADDRESS_SPACE (UINT64_C(1) << 44)
+
+#define NO_MEMORY "no host memory for PyTorch's blocks"
+
+typedef ashlar_torch_block block;
+typedef ashlar_torch_pool pool;
+
+/* ---- the cache of a pool, and blocks ---- */
+
+static int compare(uint64_t a, uint64_t b) {
+    return (a > b) - (a < b);
+}
+
+static int order(const block *a, const block *b) {
+    return a->stream != b->stream   ? compare(a->stream, b->stream)
+           : a->bytes != b->bytes   ? compare(a->bytes, b->bytes)
+           : a->number != b->number ? compare(a->number, b->number)
+                                    : compare(a->address, b->address);
+}
+
+/* The index of the first cached block that is not before the key. */
+static size_t lower_bound(const pool *p, const block *key) {
+    size_t low = 0, high = p->count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (order(p->cached[middle], key) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static block *take_out(pool *p, size_t i) {
+    block *b = p->cached[i];
+    p->count--;
+    memmove(&p->cached[i], &p->cached[i + 1], (p->count - i) * sizeof(block *));
+    return b;
+}
+
+static void erase(block *b) {
+    const size_t i = lower_bound(b->pool, b);
+    ASHLAR_CHECK2(i < b->pool->count && b->pool->cached[i] == b);
+    (void)take_out(b->pool, i);
+}
+
+/* Unmapped addresses are not cached. */
+static ashlar_status insert(block *b) {
+    pool *p = b->pool;
+    if (!b->is_mapped) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_HOST_GROW(p->cached, &p->capacity, p->count, NO_MEMORY);
+    const size_t i = lower_bound(p, b);
+    memmove(&p->cached[i + 1], &p->cached[i], (p->count - i) * sizeof(block *));
+    p->cached[i] = b;
+    p->count++;
+    b->cached_at = p->searches;
+    return ASHLAR_OK;
+}
+
+static ashlar_status new_block(ashlar_torch *t, const block *model, block **out) {
+    if (t->spare == NULL) {
+        ASHLAR_HOST_NEW(t->spare, 1, NO_MEMORY);
+        t->spare->made_before = t->made;
+        t->made = t->spare;
+    }
+    block *b = t->spare, *const made_before = b->made_before;
+    t->spare = b->next;
+    *b = *model;
+    b->made_before = made_before;
+    *out = b;
+    return ASHLAR_OK;
+}
+
+static void drop_block(ashlar_torch *t, block *b) {
+    b->pool = NULL;
+    b->next = t->spare;
+    t->spare = b;
+}
+
+/* Cut what is behind the first `bytes` off, and cache it. */
+static ashlar_status cut(ashlar_torch *t, block *b, uint64_t bytes, block **rest) {
+    ASHLAR_TRY(new_block(t, b, rest));
+    (*rest)->address += bytes;
+    (*rest)->bytes -= bytes;
+    (*rest)->prev = b;
+    if (b->next != NULL) {
+        b->next->prev = *rest;
+    }
+    b->next = *rest;
+    b->bytes = bytes;
+    return insert(*rest);
+}
+
+/* Let a block, which is not cached, take in a neighbour that is as free and as mapped as it is. */
+static void merge(ashlar_torch *t, block *b, block *other) {
+    if (other == NULL || other->is_active || other->is_mapped != b->is_mapped) {
+        return;
+    }
+    if (other->is_mapped) {
+        erase(other);
+    }
+    const block *left = other == b->prev ? other : b, *right = other == b->prev ? b : other;
+    b->address = left->address;
+    b->prev = left->prev;
+    b->next = right->next;
+    if (b->prev != NULL) {
+        b->prev->next = b;
+    }
+    if (b->next != NULL) {
+        b->next->prev = b;
+    }
+    b->bytes += other->bytes;
+    drop_block(t, other);
+}
+
+static ashlar_status merge_and_insert(ashlar_torch *t, block *b) {
+    merge(t, b, b->prev);
+    merge(t, b, b->next);
+    return insert(b);
+}
+
+static bool is_split(const block *b) {
+    return b->prev != NULL || b->next != NULL;
+}
+
+/* ---- sizes ---- */
+
+static unsigned log2_of(uint64_t n) {
+    return 63 - (unsigned)__builtin_clzll(n);
+}
+
+/* Up to a multiple, which need not be a power of two. */
+static uint64_t round_up(uint64_t bytes, uint64_t multiple) {
+    return (bytes + multiple - 1) / multiple * multiple;
+}
+
+static uint64_t round_request(const ashlar_torch_settings *s, uint64_t bytes) {
+    if (bytes < MIN_BLOCK_BYTES) {
+        return MIN_BLOCK_BYTES;
+    }
+    const unsigned log = log2_of(bytes);
+    const unsigned interval = log < 20 ? 0 : log - 20;
+    const uint64_t divisions =
+        s->roundups[interval < ASHLAR_TORCH_ROUNDUPS ? interval : ASHLAR_TORCH_ROUNDUPS - 1];
+    if (divisions <= 1 || bytes <= MIN_BLOCK_BYTES * divisions) {
+        return round_up(bytes, MIN_BLOCK_BYTES);
+    }
+    return round_up(bytes, (UINT64_C(1) << log) >> log2_of(divisions));
+}
+
+/* What a request asks for: a block that has no address yet. */
+static block request(const ashlar_torch *t, uint64_t bytes, uint64_t stream, uint32_t number) {
+    const uint64_t rounded = round_request(t->config->settings, bytes);
+    return (block){.bytes = rounded,
+                   .stream = stream,
+                   .pool = &t->pools[2 * number + (rounded <= SMALL_BYTES)]};
+}
+
+static uint64_t segment_for(const ashlar_torch_settings *s, uint64_t bytes) {
+    return bytes <= SMALL_BYTES      ? SMALL_SEGMENT_BYTES
+           : bytes < MIN_LARGE_BYTES ? s->large_segment_bytes
+                                     : round_up(bytes, LARGE_ROUNDING);
+}
+
+static bool should_split(const ashlar_torch_settings *s, const block *b, uint64_t bytes) {
+    const uint64_t rest = b->bytes - bytes;
+    return b->pool->is_small || s->is_expandable ? rest >= MIN_BLOCK_BYTES
+                                                 : bytes < s->max_split_bytes && rest > SMALL_BYTES;
+}
+
+/* ---- from the cache ---- */
+
+/* A block that can grow counts with the addresses behind it. */
+static uint64_t grown_bytes(const block *b) {
+    return b->bytes + (b->next != NULL && !b->next->is_mapped ? b->next->bytes : 0);
+}
+
+/* The index of the cached block for a request; pool->count: there is none. */
+static size_t search(const ashlar_torch *t, const block *want) {
+    const ashlar_torch_settings *s = t->config->settings;
+    const pool *p = want->pool;
+    block *const *cached = p->cached;
+    size_t i = lower_bound(p, want);
+    if (i == p->count || cached[i]->stream != want->stream) {
+        return p->count;
+    }
+    while (s->is_expandable && cached[i]->can_grow && i + 1 < p->count &&
+           cached[i + 1]->stream == want->stream &&
+           grown_bytes(cached[i + 1]) < grown_bytes(cached[i])) {
+        i++;
+    }
+    const bool is_too_large =
+        want->bytes < s->max_split_bytes
+            ? cached[i]->bytes >= s->max_split_bytes
+            : cached[i]->bytes >= want->bytes + s->max_non_split_rounding_bytes;
+    return is_too_large ? p->count : i;
+}
+
+static bool is_tie(const block *a, const block *b) {
+    return a->stream == b->stream && a->bytes == b->bytes && a->number == b->number;
+}
+
+/* Which of equal blocks of the beginning is of the older segment, nobody knows: the one that the
+ * record names may be it. */
+static size_t break_tie(ashlar_torch *t, block *const *items, size_t count, size_t found,
+                        ashlar_event_action action) {
+    if (found == count || !t->config->settings->is_by_number || items[found]->number != 0) {
+        return found;
+    }
+    const uint64_t named = ashlar__torch_named(t, action);
+    size_t i = found;
+    while (i > 0 && is_tie(items[i - 1], items[found])) {
+        i--;
+    }
+    for (; i < count && is_tie(items[i], items[found]); i++) {
+        if (named >= items[i]->address && named - items[i]->address < items[i]->bytes &&
+            (action != ASHLAR_EVENT_SEGMENT_FREE || !is_split(items[i]))) {
+            t->result->ties += i != found;
+            return i;
+        }
+    }
+    return found;
+}
+
+bool ashlar__torch_has(const ashlar_torch *t, uint64_t bytes, uint64_t stream, uint32_t number) {
+    const block want = request(t, bytes, stream, number);
+    return search(t, &want) < want.pool->count;
+}
+
+ashlar_status ashlar__torch_free(ashlar_torch *t, block *b) {
+    b->is_active = false;
+    return merge_and_insert(t, b);
+}
+
+/* ---- from the driver ---- */
+
+static uint64_t chunk_of(const ashlar_torch *t, const pool *p) {
+    return p->is_small ? SMALL_SEGMENT_BYTES : t->config->settings->large_segment_bytes;
+}
+
+static uint64_t number_of(ashlar_torch *t) {
+    return t->config->settings->is_by_number ? ++t->segments_made : 0;
+}
+
+/* The addresses of an expandable segment. */
+static uint64_t space_bytes(const ashlar_torch *t, const pool *p) {
+    const uint64_t device = t->config->device_bytes;
+    return round_up(device == 0 ? ADDRESS_SPACE : device + device / 8, chunk_of(t, p));
+}
+
+/* The lowest addresses with room for a request: cached ones, if they stand before unmapped ones,
+ * and what follows as long as it is free. */
+static ashlar_status find_room(ashlar_torch *t, const block *want, block **out) {
+    *out = NULL;
+    for (block *b = t->made; b != NULL; b = b->made_before) {
+        if (b->pool != want->pool || b->stream != want->stream || b->is_mapped) {
+            continue;
+        }
+        block *first = b->prev != NULL && !b->prev->is_active ? b->prev : b;
+        uint64_t room = 0;
+        for (const block *at = first; at != NULL && !at->is_active && room < want->bytes;
+             at = at->next) {
+            room += at->bytes;
+        }
+        if (room >= want->bytes && (*out == NULL || first->address < (*out)->address)) {
+            *out = first;
+        }
+    }
+    if (*out != NULL) {
+        return ASHLAR_OK;
+    }
+    block whole = *want;
+    whole.bytes = space_bytes(t, want->pool);
+    whole.number = number_of(t);
+    whole.can_grow = true;
+    return new_block(t, &whole, out);
+}
+
+/* Map whole chunks for the first `bytes` of an unmapped block. *is_mapped: false if the driver
+ * refused. */
+static ashlar_status map(ashlar_torch *t, block *b, uint64_t bytes, bool *is_mapped) {
+    block range = *b, *rest;
+    range.bytes = round_up(bytes, chunk_of(t, b->pool));
+    *is_mapped = ashlar__torch_take(t, ASHLAR_EVENT_SEGMENT_MAP, &range);
+    if (!*is_mapped) {
+        return ASHLAR_OK;
+    }
+    if (!is_split(b)) { /* until now nobody knew where it is */
+        b->address = b->base = range.address;
+    }
+    if (range.bytes < b->bytes) {
+        ASHLAR_TRY(cut(t, b, range.bytes, &rest));
+    }
+    b->is_mapped = true;
+    return merge_and_insert(t, b);
+}
+
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+/* Grow an expandable segment. *out is as it was if the driver refused; what was mapped until then
+ * stays in the cache. */
+static ashlar_status grow(ashlar_torch *t, const block *want, block **out) {
+    block *b;
+    bool is_mapped = true;
+    ASHLAR_TRY(find_room(t, want, &b));
+    while (is_mapped && (!b->is_mapped || b->bytes < want->bytes)) {
+        block *next = b->is_mapped ? b->next : b;
+        const uint64_t missing = want->bytes - (b->is_mapped ? b->bytes : 0);
+        ASHLAR_TRY(map(t, next, least(missing, next->bytes), &is_mapped));
+        b = is_mapped ? next : b; /* it has taken in b */
+    }
+    if (is_mapped) {
+        erase(b);
+        *out = b;
+    }
+    return ASHLAR_OK;
+}
+
+static uint64_t allowed_bytes(const ashlar_torch_config *c) {
+    return c->settings->fraction < 1 && c->device_bytes > 0
+               ? (uint64_t)(c->settings->fraction * (double)c->device_bytes)
+               : UINT64_MAX;
+}
+
+/* Ask the driver for a request. *out is NULL if it refused. */
+static ashlar_status ask(ashlar_torch *t, const block *want, block **out) {
+    block whole = *want;
+    whole.bytes = segment_for(t->config->settings, want->bytes);
+    *out = NULL;
+    if (t->reserved_bytes + whole.bytes > allowed_bytes(t->config)) {
+        return ASHLAR_OK;
+    }
+    if (t->config->settings->is_expandable) {
+        return grow(t, want, out);
+    }
+    if (!ashlar__torch_take(t, ASHLAR_EVENT_SEGMENT_ALLOC, &whole)) {
+        return ASHLAR_OK;
+    }
+    whole.number = number_of(t);
+    whole.is_mapped = true;
+    return new_block(t, &whole, out);
+}
+
+/* ---- back to the driver ---- */
+
+/* Release a segment that is one cached block, cached[i], or one equal to it. */
+static void release_segment(ashlar_torch *t, pool *p, size_t i) {
+    block *b = take_out(p, break_tie(t, p->cached, p->count, i, ASHLAR_EVENT_SEGMENT_FREE));
+    ashlar__torch_give(t, ASHLAR_EVENT_SEGMENT_FREE, b);
+    drop_block(t, b);
+}
+
+/* Unmap the chunks that lie in a cached block as a whole. */
+static ashlar_status unmap(ashlar_torch *t, block *b) {
+    const uint64_t chunk = chunk_of(t, b->pool), offset = b->address - b->base;
+    const uint64_t begin = round_up(offset, chunk);
+    const uint64_t end = (offset + b->bytes) / chunk * chunk;
+    block *rest;
+    if (begin >= end) {
+        return ASHLAR_OK;
+    }
+    erase(b);
+    if (begin > offset) {
+        ASHLAR_TRY(cut(t, b, begin - offset, &rest));
+        ASHLAR_TRY(insert(b));
+        erase(rest);
+        b = rest;
+    }
+    if (b->bytes > end - begin) {
+        ASHLAR_TRY(cut(t, b, end - begin, &rest));
+    }
+    ashlar__torch_give(t, ASHLAR_EVENT_SEGMENT_UNMAP, b);
+    b->is_mapped = false;
+    ASHLAR_TRY(merge_and_insert(t, b));
+    if (!is_split(b)) { /* the whole segment is unmapped, and ends */
+        drop_block(t, b);
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status release_pool(ashlar_torch *t, pool *p) {
+    block **growing;
+    size_t count = 0;
+    ASHLAR_HOST_NEW(growing, p->count + 1, NO_MEMORY);
+    for (size_t i = 0; i < p->count;) {
+        if (p->cached[i]->can_grow) {
+            growing[count++] = p->cached[i];
+        } else if (!is_split(p->cached[i])) {
+            release_segment(t, p, i);
+            continue;
+        }
+        i++;
+    }
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < count; i++) { /* unmapping changes the cache */
+        const size_t k = i + break_tie(t, growing + i, count - i, 0, ASHLAR_EVENT_SEGMENT_UNMAP);
+        block *b = growing[k];
+        growing[k] = growing[i];
+        ASHLAR_THEN(status, unmap(t, b));
+    }
+    ashlar__host_free((void *)growing);
+    return status;
+}
+
+ashlar_status ashlar__torch_release(ashlar_torch *t) {
+    ASHLAR_TRY(ashlar__torch_wait(t));
+    uint32_t number = ashlar__torch_released_pool(t);
+    if (number == 0) {
+        ASHLAR_TRY(release_pool(t, &t->pools[0]));
+        ASHLAR_TRY(release_pool(t, &t->pools[1]));
+        number = ashlar__torch_released_pool(t);
+    }
+    for (uint32_t done = 0; number != 0 && number != done;) {
+        ASHLAR_TRY(release_pool(t, &t->pools[2 * number + 1]));
+        ASHLAR_TRY(release_pool(t, &t->pools[2 * number]));
+        done = number;
+        number = ashlar__torch_released_pool(t);
+    }
+    return ASHLAR_OK;
+}
+
+/* With max_split_size: release the smallest sufficient oversize segment of the stream, or several
+ * from the largest down. Returns whether that could be enough. */
+static bool release_oversize(ashlar_torch *t, const block *want) {
+    const uint64_t max_split = t->config->settings->max_split_bytes;
+    block key = *want;
+    pool *p = want->pool;
+    if (max_split == UINT64_MAX) {
+        return false;
+    }
+    key.bytes = want->bytes < max_split ? max_split : want->bytes;
+    size_t i = lower_bound(p, &key);
+    if (i < p->count && p->cached[i]->stream == want->stream && !p->cached[i]->can_grow) {
+        release_segment(t, p, i);
+        return true;
+    }
+    uint64_t released = 0;
+    while (i > 0 && released < key.bytes && p->cached[i - 1]->bytes >= max_split &&
+           p->cached[i - 1]->stream == want->stream) {
+        i--;
+        if (!p->cached[i]->can_grow) {
+            released += p->cached[i]->bytes;
+            release_segment(t, p, i);
+        }
+    }
+    return released >= key.bytes;
+}
+
+static uint64_t age(const block *b) {
+    return b->pool->searches - b->cached_at;
+}
+
+/* With garbage_collection_threshold: release large segments that are older than the average, until
+ * enough is released. */
+static void collect_garbage(ashlar_torch *t) {
+    const double threshold = t->config->settings->gc_threshold;
+    const uint64_t allowed = allowed_bytes(t->config);
+    const uint64_t most = (uint64_t)(threshold * (double)allowed);
+    pool *p = &t->pools[0];
+    uint64_t ages = 0, count = 0;
+    if (threshold <= 0 || allowed == UINT64_MAX) {
+        return;
+    }
+    for (size_t i = 0; i < p->count; i++) {
+        ages += is_split(p->cached[i]) ? 0 : age(p->cached[i]);
+        count += !is_split(p->cached[i]);
+    }
+    for (bool is_going = true; is_going && t->reserved_bytes > most && count > 0;) {
+        const double limit = (double)ages / (double)count;
+        is_going = false;
+        for (size_t i = 0; i < p->count;) {
+            const block *b = p->cached[i];
+            if (is_split(b) || b->can_grow || (double)age(b) < limit) {
+                i++;
+                continue;
+            }
+            is_going = true;
+            ages -= age(b);
+            count--;
+            release_segment(t, p, i);
+        }
+    }
+}
+
+/* ---- the whole ---- */
+
+ashlar_status ashlar__torch_malloc(ashlar_torch *t, uint64_t bytes, uint64_t stream,
+                                   uint32_t number, bool is_refused, block **out) {
+    const block want = request(t, bytes, stream, number);
+    pool *p = want.pool;
+    block *b = NULL, *rest;
+    p->searches++;
+    *out = NULL;
+    if (!is_refused) {
+        const size_t i = break_tie(t, p->cached, p->count, search(t, &want), ASHLAR_EVENT_ALLOC);
+        b = i < p->count ? take_out(p, i) : NULL;
+    }
+    if (b == NULL && !is_refused) {
+        collect_garbage(t);
+        ASHLAR_TRY(ask(t, &want, &b));
+        if (b == NULL && release_oversize(t, &want)) {
+            ASHLAR_TRY(ask(t, &want, &b));
+        }
+    }
+    if (b == NULL) {
+        ASHLAR_TRY(ashlar__torch_release(t));
+        ASHLAR_TRY(ask(t, &want, &b));
+    }
+    if (b == NULL) {
+        return ASHLAR_OK;
+    }
+    if (should_split(t->config->settings, b, want.bytes)) {
+        ASHLAR_TRY(cut(t, b, want.bytes, &rest));
+    }
+    b->is_active = true;
+    *out = b;
+    return ASHLAR_OK;
+}
+
+/* ---- the beginning and the end ---- */
+
+/* Add a block behind `model->prev`, and let the next one stand behind it. */
+static ashlar_status append(ashlar_torch *t, block *model) {
+    block *b = NULL;
+    ASHLAR_TRY(new_block(t, model, &b));
+    if (model->prev != NULL) {
+        model->prev->next = b;
+    }
+    model->prev = b;
+    return model->is_active ? ASHLAR_OK : insert(b);
+}
+
+/* Mapped ranges of a pool and stream that can grow are parts of one segment: the last block of the
+ * one that reaches to the model's address. */
+static block *tail_before(const ashlar_torch *t, const block *model) {
+    block *b = t->made;
+    while (b != NULL &&
+           (!b->can_grow || b->next != NULL || b->pool != model->pool ||
+            b->stream != model->stream || model->address - b->base >= space_bytes(t, b->pool))) {
+        b = b->made_before;
+    }
+    return b;
+}
+
+/* Where an expandable segment begins whose first mapped range is `first`: there, or where the
+ * history maps something below it, since the lowest addresses are mapped first. */
+static uint64_t find_base(const ashlar_torch *t, const ashlar_event_segment *first,
+                          const block *model) {
+    uint64_t base = first->address;
+    for (size_t i = 0; i < t->events->event_count; i++) {
+        const ashlar_history_event *e = &t->events->events[i];
+        if (e->action == ASHLAR_EVENT_SEGMENT_MAP && e->device == first->device &&
+            e->pool == first->pool && e->stream == first->stream && e->address < base &&
+            first->address - e->address < space_bytes(t, model->pool) &&
+            (e->bytes == SMALL_SEGMENT_BYTES) == first->is_small) {
+            base = e->address;
+        }
+    }
+    return base;
+}
+
+static ashlar_status add_segment(ashlar_torch *t, const ashlar_event_segment *segment) {
+    block model = {.address = segment->address,
+                   .stream = t->events->streams[segment->stream],
+                   .pool = &t->pools[2 * segment->pool + segment->is_small],
+                   .can_grow = segment->is_expandable};
+    if (model.can_grow) { /* unmapped addresses before it */
+        block *tail = model.prev = tail_before(t, &model);
+        model.base = tail != NULL ? tail->base : find_base(t, segment, &model);
+        model.address = tail != NULL ? tail->address + tail->bytes : model.base;
+        model.bytes = segment->address - model.address;
+    }
+    if (model.bytes > 0) {
+        ASHLAR_TRY(append(t, &model));
+    }
+    model.is_mapped = true;
+    for (size_t i = 0; i < segment->block_count; i++) {
+        const ashlar_event_block *from = &t->events->first.blocks[segment->first_block + i];
+        model.address = from->address;
+        model.bytes = from->bytes;
+        model.is_active = from->state != ASHLAR_BLOCK_INACTIVE;
+        ASHLAR_TRY(append(t, &model));
+        if (model.is_active) {
+            t->blocks[from->allocation] = model.prev;
+        }
+    }
+    t->reserved_bytes += segment->bytes;
+    return ASHLAR_OK;
+}
+
+static ashlar_status add_segments(ashlar_torch *t) {
+    for (size_t i = 0; i < t->events->first.segment_count; i++) {
+        if (t->events->first.segments[i].device == t->config->device) {
+            ASHLAR_TRY(add_segment(t, &t->events->first.segments[i]));
+        }
+    }
+    for (block *b = t->made; b != NULL; b = b->made_before) { /* what can grow goes on, unmapped */
+        block model = *b;
+        model.address += b->bytes;
+        model.bytes = b->base + space_bytes(t, b->pool) - model.address;
+        model.prev = b;
+        model.is_mapped = model.is_active = false;
+        if (b->can_grow && b->next == NULL && model.bytes > 0 &&
+            model.bytes < space_bytes(t, b->pool)) {
+            ASHLAR_TRY(append(t, &model));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__torch_begin(ashlar_torch *t) {
+    ASHLAR_HOST_NEW(t->pools, 2 * t->events->pool_count, NO_MEMORY);
+    for (size_t i = 0; i < 2 * t->events->pool_count; i++) {
+        t->pools[i] = (pool){.number = (uint32_t)(i / 2), .is_small = i % 2 != 0};
+    }
+    return t->config->is_recorded ? add_segments(t) : ASHLAR_OK;
+}
+
+void ashlar__torch_end(ashlar_torch *t) {
+    for (size_t i = 0; t->pools != NULL && i < 2 * t->events->pool_count; i++) {
+        ashlar__host_free((void *)t->pools[i].cached);
+    }
+    for (block *b = t->made, *next; b != NULL; b = next) {
+        next = b->made_before;
+        ashlar__host_free(b);
+    }
+    ashlar__host_free(t->pools);
+}

@@ -1,0 +1,247 @@
+/* test_torch_rules.c - PyTorch's rules: sizes, splits, growth, and what is given back; and that a
+ * record which differs is named. tests/torch_random.py compares them with PyTorch itself. */
+#include "bench/replay/torch.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "tests/bench/replay/events_fixture.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define BASE UINT64_C(0x7f0000000000)
+
+static char text[1 << 14]; /* of the case's history */
+static ashlar_torch_settings settings;
+static ashlar_torch_result result;
+
+static void begin(const char *conf) {
+    (void)snprintf(text, sizeof text, HEAD "setting\tPYTORCH_CUDA_ALLOC_CONF\t%s\n", conf);
+}
+
+/* An event at BASE + `offset`. */
+static void add(const char *action, uint64_t offset, uint64_t bytes) {
+    const size_t used = strlen(text);
+    (void)snprintf(text + used, sizeof text - used,
+                   "event\t0\t%s\t0x%" PRIx64 "\t%" PRIu64 "\t0\t0\t0:0\n", action, BASE + offset,
+                   bytes);
+}
+
+/* Events as words: an action, the offset from BASE, and the size, both in MiB. `free` is both
+ * events of a free. */
+static void add_all(const char *words) {
+    char action[32];
+    unsigned offset, mib;
+    for (int used = 0; sscanf(words, "%31s %u %u %n", action, &offset, &mib, &used) == 3;
+         words += used) {
+        if (strcmp(action, "free") == 0) {
+            add("free_requested", offset * MIB, mib * MIB);
+            add("free_completed", offset * MIB, mib * MIB);
+        } else {
+            add(action, offset * MIB, mib * MIB);
+        }
+    }
+}
+
+static ashlar_status replay(bool is_recorded, uint64_t device_bytes) {
+    const ashlar_torch_config config = {
+        .settings = &settings, .device_bytes = device_bytes, .is_recorded = is_recorded};
+    ASHLAR_TRY(parse_events(text));
+    ASHLAR_TRY(ashlar__torch_settings_parse(
+        "stone.events", ashlar__events_setting(events_of, "PYTORCH_CUDA_ALLOC_CONF"), &settings));
+    return ashlar__torch_replay(events_of, &config, &result);
+}
+
+/* Everything that the history records is what the rules say. */
+static bool is_equal(void) {
+    const bool is = replay(true, 0) == ASHLAR_OK && result.left[0] == '\0' &&
+                    result.equal_events == result.segment_events &&
+                    result.equal_places == result.places;
+    if (!is) {
+        printf("# %s\n", result.left[0] != '\0' ? result.left : ashlar_error_detail());
+    }
+    return is;
+}
+
+CASE(small_requests_share_segments_and_large_ones_have_their_own) {
+    begin("");
+    add_all("segment_alloc 0 2");
+    add("alloc", 0, 1);
+    add("alloc", 512, 513);
+    add("alloc", 1536, MIB);
+    add_all("segment_alloc 100 20");
+    add("alloc", 100 * MIB, MIB + 1);
+    add("alloc", 101 * MIB + 512, 9 * MIB);
+    add_all("segment_alloc 200 12");
+    add("alloc", 200 * MIB, 10 * MIB + 1);
+    add_all("segment_alloc 300 10 alloc 300 10");
+    CHECK(is_equal());
+    CHECK(result.reserved_peak == 44 * MIB && result.driver_calls == 4);
+    CHECK(result.live_peak == 1 + 513 + MIB + MIB + 1 + 9 * MIB + 20 * MIB + 1);
+}
+
+CASE(the_best_fit_is_taken_and_neighbours_are_merged) {
+    begin("");
+    add_all("segment_alloc 0 64 alloc 0 64 segment_alloc 100 32 "
+            "alloc 100 32 free 0 64 free 100 32 "
+            "alloc 100 20 alloc 120 11"); /* all of the rest: 1 MiB is no block of its own */
+    add_all("alloc 0 12 free 120 11 free 100 20 "
+            "alloc 100 32 free 0 12"); /* behind it the rest of its segment is cached */
+    add_all("alloc 0 64");
+    CHECK(is_equal());
+}
+
+/* Two segments of one size; the one at the higher address is the older. */
+static void add_two(uint64_t taken) {
+    begin("");
+    add_all("segment_alloc 100 30 alloc 100 30 segment_alloc 0 30 "
+            "alloc 0 30 free 0 30 free 100 30");
+    add("alloc", taken, 30 * MIB);
+}
+
+CASE(of_equal_blocks_the_older_segments_is_taken_or_the_lowest) {
+    const ashlar_torch_config config = {.settings = &settings, .is_recorded = true};
+    add_two(100 * MIB);
+    CHECK(is_equal());
+    add_two(0);
+    REQUIRE(replay(true, 0) == ASHLAR_OK);
+    CHECK(result.equal_places == 2 && result.left[0] != '\0');
+    settings.is_by_number = false;
+    REQUIRE(ashlar__torch_replay(events_of, &config, &result) == ASHLAR_OK);
+    CHECK(result.equal_places == 3 && result.left[0] == '\0');
+}
+
+CASE(a_refusal_releases_what_is_cached) {
+    begin("");
+    add_all("segment_alloc 0 64 alloc 0 64 segment_alloc 100 20 "
+            "alloc 100 2 free 0 64 segment_free 0 64 "
+            "segment_alloc 200 70 alloc 200 70");
+    add("oom", 512, 80 * MIB);
+    CHECK(is_equal());
+    CHECK_ZU(result.failures, 1);
+    /* On its own, on a device that is as large as it has to be, and on a smaller one. */
+    REQUIRE(replay(false, 90 * MIB) == ASHLAR_OK);
+    CHECK(result.failures == 0 && result.reserved_peak == 90 * MIB && result.driver_calls == 4);
+    REQUIRE(replay(false, 88 * MIB) == ASHLAR_OK);
+    CHECK_ZU(result.failures, 1);
+}
+
+CASE(what_waits_for_a_stream_is_used_again_when_that_is_done) {
+    begin("");
+    add_all("segment_alloc 0 30 alloc 0 30 segment_alloc 100 2");
+    add("alloc", 100 * MIB, 1);
+    add_all("free_requested 0 30");
+    add("alloc", 100 * MIB + 512, 1);
+    add_all("free_completed 0 30 alloc 0 30");
+    CHECK(is_equal());
+}
+
+/* PyTorch can leave actions out of a history. */
+CASE(either_event_of_a_free_will_do) {
+    static const char *const actions[] = {"free_requested", "free_completed"};
+    for (size_t i = 0; i < 2; i++) {
+        begin("");
+        add("segment_alloc", 0, 30 * MIB);
+        add("alloc", 0, 30 * MIB);
+        add(actions[i], 0, 30 * MIB);
+        add("alloc", 0, 30 * MIB);
+        CHECK(is_equal());
+        CHECK_ZU(result.live_peak, 30 * MIB);
+    }
+}
+
+/* PyTorch does not search again after it has waited. */
+CASE(a_wait_after_a_refusal_comes_too_late_for_the_search) {
+    begin("");
+    add_all("segment_alloc 0 30 alloc 0 30 segment_alloc 100 20 "
+            "alloc 100 2 alloc 102 8 free_requested 102 8 "
+            "alloc 110 8 free_completed 102 8 oom 0 8 "
+            "alloc 102 8");
+    CHECK(is_equal());
+    CHECK_ZU(result.failures, 1);
+}
+
+CASE(oversize_blocks_are_neither_split_nor_given_to_small_requests) {
+    begin("max_split_size_mb:50");
+    add_all(
+        "segment_alloc 0 64 alloc 0 64 free 0 64 "
+        "segment_alloc 100 20 alloc 100 20 alloc 0 60 "
+        "free 0 60 segment_free 0 64"); /* the refusal of this one releases the oversize block */
+    add_all("segment_alloc 200 90 alloc 200 90");
+    CHECK(is_equal());
+}
+
+CASE(garbage_is_collected_from_the_oldest_segments_on) {
+    begin("garbage_collection_threshold:0.5,per_process_memory_fraction:0.5");
+    for (uint64_t at = 0; at < 300 * MIB; at += 100 * MIB) {
+        add("segment_alloc", at, 30 * MIB);
+        add("alloc", at, 30 * MIB);
+    }
+    add_all("free 0 30 free 100 30 alloc 0 30"); /* so that the other one is the older */
+    add_all("free 0 30 segment_free 100 30 segment_alloc 300 40 "
+            "alloc 300 40");
+    REQUIRE(replay(true, 320 * MIB) == ASHLAR_OK);
+    CHECK(result.left[0] == '\0' && result.equal_events == 5);
+}
+
+CASE(expandable_segments_grow_by_chunks_and_fill_the_lowest_gap) {
+    begin("expandable_segments:True");
+    add_all("segment_map 0 40 alloc 0 30 segment_map 40 20 "
+            "alloc 30 25 free 0 30 segment_unmap 0 20"); /* empty_cache(): the whole chunks that are
+                                                            free */
+    add_all("alloc 20 10 segment_map 0 20 alloc 0 19");
+    CHECK(is_equal());
+    CHECK(result.driver_calls == 4 && result.reserved_peak == 60 * MIB);
+}
+
+CASE(a_record_that_differs_is_named_once) {
+    begin("");
+    add_all("segment_alloc 0 2");
+    add("alloc", 0, 100);
+    add_all("segment_alloc 100 22 alloc 100 2 segment_alloc 200 24 "
+            "alloc 200 24");
+    REQUIRE(replay(true, 0) == ASHLAR_OK);
+    CHECK(result.segment_events == 3 && result.equal_events == 1 && result.equal_places == 1);
+    CHECK_HAS(result.left, "stone.events:5: PyTorch recorded segment_alloc of 23068672 bytes");
+    CHECK_HAS(result.left, "segment_alloc of 20971520 bytes");
+}
+
+CASE(settings_are_read_as_pytorch_reads_them) {
+    ashlar_torch_settings s;
+    REQUIRE(ashlar__torch_settings_parse(
+                "--torch",
+                "max_split_size_mb:128, roundup_power2_divisions:[4:1,16:8,>:2],"
+                "expandable_segments:True,garbage_collection_threshold:0.5,backend:native",
+                &s) == ASHLAR_OK);
+    CHECK(s.max_split_bytes == 128 * MIB && s.is_expandable && s.gc_threshold > 0.4);
+    CHECK(s.roundups[0] == 1 && s.roundups[2] == 1 && s.roundups[3] == 0 && s.roundups[4] == 8);
+    CHECK(s.roundups[5] == 2 && s.roundups[ASHLAR_TORCH_ROUNDUPS - 1] == 2);
+    CHECK_FAILS(ashlar__torch_settings_parse("--torch", "max_split_size:128", &s), ASHLAR_EINVAL,
+                "--torch: PyTorch's allocator has no setting \"max_split_size\"");
+    CHECK_FAILS(ashlar__torch_settings_parse("--torch", "max_split_size_mb:20", &s), ASHLAR_EINVAL,
+                "--torch: \"20\" is no value of max_split_size_mb");
+    CHECK_FAILS(ashlar__torch_settings_parse("--torch", "roundup_power2_divisions:[3:2]", &s),
+                ASHLAR_EINVAL, "is no value of roundup_power2_divisions");
+}
+
+CASE(requests_are_rounded_up_between_powers_of_two) {
+    begin("roundup_power2_divisions:[1:4,8:1,16:4]");
+    add_all("segment_alloc 0 24 alloc 0 21 segment_alloc 100 2");
+    add("alloc", 100 * MIB, 5000); /* as below 1 MiB: 5 KiB of 4 to 8 */
+    add("alloc", 100 * MIB + 5120, 1);
+    add_all("segment_alloc 200 16 alloc 200 15"); /* not 16: this interval is not divided */
+    CHECK(is_equal());
+}
+
+CASE(without_host_memory_a_replay_leaves_nothing_behind) {
+    REQUIRE(parse_events(SMALL_HISTORY) == ASHLAR_OK);
+    REQUIRE(ashlar__torch_settings_parse("", NULL, &settings) == ASHLAR_OK);
+    const ashlar_torch_config config = {.settings = &settings, .is_recorded = true};
+    FOR_HOST_FAILURES(n, status, ashlar__torch_replay(events_of, &config, &result)) {
+        CHECK(status != ASHLAR_OK || result.equal_events == 1);
+    }
+    CHECK(n > 5);
+}
+
+RUN_CASES()
