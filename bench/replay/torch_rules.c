@@ -298,7 +298,7 @@ static ashlar_status find_room(ashlar_torch *t, const block *want, block **out) 
 /* Map whole chunks for the first `bytes` of an unmapped block. *is_mapped: false if the driver
  * refused. */
 static ashlar_status map(ashlar_torch *t, block *b, uint64_t bytes, bool *is_mapped) {
-    block range = *b, *rest;
+    block range = *b, *rest = NULL;
     range.bytes = round_up(bytes, chunk_of(t, b->pool));
     *is_mapped = ashlar__torch_take(t, ASHLAR_EVENT_SEGMENT_MAP, &range);
     if (!*is_mapped) {
@@ -376,7 +376,7 @@ static ashlar_status unmap(ashlar_torch *t, block *b) {
     const uint64_t chunk = chunk_of(t, b->pool), offset = b->address - b->base;
     const uint64_t begin = round_up(offset, chunk);
     const uint64_t end = (offset + b->bytes) / chunk * chunk;
-    block *rest;
+    block *rest = NULL;
     if (begin >= end) {
         return ASHLAR_OK;
     }
@@ -509,7 +509,7 @@ ashlar_status ashlar__torch_malloc(ashlar_torch *t, uint64_t bytes, uint64_t str
                                    uint32_t number, bool is_refused, block **out) {
     const block want = request(t, bytes, stream, number);
     pool *p = want.pool;
-    block *b = NULL, *rest;
+    block *b = NULL, *rest = NULL;
     p->searches++;
     *out = NULL;
     if (!is_refused) {
