@@ -41,7 +41,7 @@ static ashlar_status read_number(const reader *r, column c, ashlar_piece field, 
         *out = 0;
         return ASHLAR_OK;
     }
-    if (!ashlar__number_parse(field, c == SIZE ? 10 : 16, out)) {
+    if (!(c == SIZE ? ashlar__parse_count : ashlar__number_parse_hex)(field, out)) {
         char what[64];
         (void)snprintf(what, sizeof what, "%s has to be a number of 64 bits", column_names[c]);
         return ashlar__csv_fail(&r->csv, what, field);
