@@ -55,6 +55,9 @@ CASE(a_bad_line_is_named) {
         {HEAD "event\t0\talloc\t0x1\t9223372036854775808\t0\t0\t0:0\n",
          "stone.events:2: field 4 of \"event\" has to be bytes below 2^60, not "
          "\"9223372036854775808\""},
+        {HEAD "event\t0\talloc\t0x10000000000000000\t1\t0\t0\t0:0\n",
+         "stone.events:2: field 3 of \"event\" has to be hexadecimal, of 64 bits, not "
+         "\"0x10000000000000000\""},
         {HEAD "event\t0\tfree_requested\t0x1\t1\t0\t0\t0:0\n",
          "stone.events:2: frees 0x1, where no block is live"},
         {HEAD "event\t0\talloc\t0x1\t1\t0\t0\t0:0\nevent\t0\talloc\t0x1\t1\t0\t0\t0:0",
