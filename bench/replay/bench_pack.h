@@ -42,9 +42,10 @@ typedef struct ashlar_pack_table {
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_read(const char *path, ashlar_pack_table *out);
 
-/* Read a problem from text in memory, which is copied. `name` is for messages, as a file's name. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_parse(const char *name, const char *text,
-                                                         size_t bytes, ashlar_pack_table *out);
+/* Read a problem from text in host memory, which becomes the table's, or is freed on failure.
+ * `name` is for messages, as a file's name. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_parse(const char *name, char *text, size_t bytes,
+                                                         ashlar_pack_table *out);
 
 void ashlar__pack_table_finish(ashlar_pack_table *table); /* all 0 is allowed */
 

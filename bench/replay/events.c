@@ -39,8 +39,8 @@ typedef struct reader {
     ashlar_number_map streams, pools;
     uint64_t live_bytes;
     bool has_begun; /* the first state is complete */
-    size_t event_capacity, allocation_capacity, setting_capacity, stream_capacity, pool_capacity;
-    size_t line_capacity, text_bytes;
+    size_t event_capacity, allocation_capacity, setting_capacity, stream_capacity, line_capacity;
+    size_t text_bytes;
 } reader;
 
 #define NO_MEMORY "%s: no host memory for its records"
@@ -64,7 +64,7 @@ static ashlar_status fail_field(const reader *r, size_t i, const char *what) {
 /* Read field `i`, a number below `end`. */
 static ashlar_status read_below(const reader *r, size_t i, uint64_t end, const char *what,
                                 uint64_t *out) {
-    if (!ashlar__number_parse(r->fields[i], 10, out) || *out >= end) {
+    if (!ashlar__parse_count(r->fields[i], out) || *out >= end) {
         return fail_field(r, i, what);
     }
     return ASHLAR_OK;
@@ -75,7 +75,7 @@ static ashlar_status read_bytes(const reader *r, size_t i, uint64_t *out) {
 }
 
 static ashlar_status read_address(const reader *r, size_t i, uint64_t *out) {
-    return ashlar__number_parse(r->fields[i], 16, out)
+    return ashlar__number_parse_hex(r->fields[i], out)
                ? ASHLAR_OK
                : fail_field(r, i, "hexadecimal, of 64 bits");
 }
@@ -99,13 +99,9 @@ static ashlar_status read_word(const reader *r, size_t i, const char *const *wor
     return fail_field(r, i, what);
 }
 
-static ashlar_status read_stream(reader *r, size_t i, uint32_t *out) {
+static ashlar_status add_stream(reader *r, uint64_t stream, uint32_t *out) {
     ashlar_events *e = r->all;
-    uint64_t stream = 0;
     size_t index = 0, count = e->stream_count;
-    if (!ashlar__number_parse(r->fields[i], 10, &stream)) {
-        return fail_field(r, i, "a stream's number of 64 bits");
-    }
     ASHLAR_TRY(ashlar__number_map_index(&r->streams, 0, stream, &count, &index));
     if (count > e->stream_count) {
         APPEND(r, e->streams, e->stream_count, r->stream_capacity, stream);
@@ -114,20 +110,22 @@ static ashlar_status read_stream(reader *r, size_t i, uint32_t *out) {
     return ASHLAR_OK;
 }
 
+static ashlar_status read_stream(reader *r, size_t i, uint32_t *out) {
+    uint64_t stream = 0;
+    return ashlar__parse_count(r->fields[i], &stream)
+               ? add_stream(r, stream, out)
+               : fail_field(r, i, "a stream's number of 64 bits");
+}
+
 static ashlar_status read_pool(reader *r, size_t i, uint32_t *out) {
-    ashlar_events *e = r->all;
-    ashlar_event_pool pool = {0};
     ashlar_piece rest = r->fields[i];
     const ashlar_piece first = ashlar__piece_cut(&rest, ':');
-    size_t index = 0, count = e->pool_count;
-    if (!ashlar__number_parse(first, 10, &pool.first) ||
-        !ashlar__number_parse(rest, 10, &pool.second)) {
+    uint64_t high = 0, low = 0;
+    size_t index = 0;
+    if (!ashlar__parse_count(first, &high) || !ashlar__parse_count(rest, &low)) {
         return fail_field(r, i, "a pool's two numbers, as 0:1");
     }
-    ASHLAR_TRY(ashlar__number_map_index(&r->pools, pool.first, pool.second, &count, &index));
-    if (count > e->pool_count) {
-        APPEND(r, e->pools, e->pool_count, r->pool_capacity, pool);
-    }
+    ASHLAR_TRY(ashlar__number_map_index(&r->pools, high, low, &r->all->pool_count, &index));
     *out = (uint32_t)index;
     return ASHLAR_OK;
 }
@@ -248,13 +246,10 @@ static ashlar_status begin_allocation(reader *r, uint16_t device, uint64_t addre
     ashlar_events *e = r->all;
     size_t *at = NULL;
     ASHLAR_TRY(ashlar__number_map_find(&r->live, device, address, &at));
-    if (*at != ASHLAR_NUMBER_UNSET) {
-        ashlar_allocation *old = &e->allocations[*at];
-        ASHLAR_FAIL_IF(old->freed == NEVER, ASHLAR_EFORMAT,
-                       "%s:%zu: allocates at %#llx, where a block is live", e->name, line,
-                       (unsigned long long)address);
-        old->completed = fresh.begin; /* the history leaves completions out */
-    }
+    /* What was freed may be there without its completion: a history can leave these out. */
+    ASHLAR_FAIL_IF(*at != ASHLAR_NUMBER_UNSET && e->allocations[*at].freed == NEVER, ASHLAR_EFORMAT,
+                   "%s:%zu: allocates at %#llx, where a block is live", e->name, line,
+                   (unsigned long long)address);
     ASHLAR_FAIL_IF(r->live_bytes >= BYTES_END, ASHLAR_EFORMAT,
                    "%s:%zu: more bytes are live than any device has", e->name, line);
     r->live_bytes += fresh.bytes;
@@ -272,10 +267,7 @@ static ashlar_status begin_history(reader *r) {
     for (size_t i = 0; i < first->block_count; i++) {
         ashlar_event_block *b = &first->blocks[i];
         const bool is_live = b->state == ASHLAR_BLOCK_ACTIVE;
-        const ashlar_allocation old = {.bytes = b->requested,
-                                       .begin = ASHLAR_EVENTS_NONE,
-                                       .freed = is_live ? NEVER : ASHLAR_EVENTS_NONE,
-                                       .completed = NEVER};
+        const ashlar_allocation old = {b->requested, is_live ? NEVER : ASHLAR_EVENTS_NONE};
         if (b->state != ASHLAR_BLOCK_INACTIVE) {
             ASHLAR_TRY(begin_allocation(r, b->device, b->address, b->line, old, &b->allocation));
         }
@@ -298,7 +290,6 @@ static ashlar_status end_allocation(reader *r, ashlar_history_event *event) {
         r->live_bytes -= old->bytes;
     }
     if (!is_request) {
-        old->completed = (uint32_t)e->event_count;
         *at = ASHLAR_NUMBER_UNSET;
     }
     return ASHLAR_OK;
@@ -325,7 +316,7 @@ static ashlar_status read_event(reader *r) {
     ASHLAR_FAIL_IF(e->event_count + 2 >= NEVER, ASHLAR_EFORMAT, "%s:%zu: too many events", e->name,
                    r->line);
     if (action == ASHLAR_EVENT_ALLOC) {
-        const ashlar_allocation fresh = {event.bytes, (uint32_t)e->event_count, NEVER, NEVER};
+        const ashlar_allocation fresh = {event.bytes, NEVER};
         ASHLAR_TRY(
             begin_allocation(r, event.device, event.address, r->line, fresh, &event.allocation));
     } else if (action == ASHLAR_EVENT_FREE_REQUESTED || action == ASHLAR_EVENT_FREE_COMPLETED) {
@@ -387,7 +378,6 @@ static ashlar_status read_lines(reader *r) {
     for (size_t i = 0; i < e->allocation_count; i++) {
         ashlar_allocation *a = &e->allocations[i];
         a->freed = a->freed == NEVER ? (uint32_t)e->event_count : a->freed;
-        a->completed = a->completed == NEVER ? (uint32_t)e->event_count : a->completed;
     }
     return ASHLAR_OK;
 }
@@ -396,18 +386,16 @@ static ashlar_status read_lines(reader *r) {
 static ashlar_status set_up(reader *r, const char *name) {
     ashlar_events *e = r->all;
     const size_t name_bytes = strlen(name) + 1;
-    size_t index;
+    uint32_t stream;
+    size_t pool;
     ASHLAR_HOST_NEW(e->texts, name_bytes + r->rest.bytes + 1, NO_MEMORY, name);
     memcpy(e->texts, name, name_bytes);
     e->name = e->texts;
     r->text_bytes = name_bytes;
     r->line = 1;
     e->device_count = 1;
-    APPEND(r, e->streams, e->stream_count, r->stream_capacity, 0);
-    APPEND(r, e->pools, e->pool_count, r->pool_capacity, (ashlar_event_pool){0});
-    size_t streams = 0, pools = 0;
-    ASHLAR_TRY(ashlar__number_map_index(&r->streams, 0, 0, &streams, &index));
-    return ashlar__number_map_index(&r->pools, 0, 0, &pools, &index);
+    ASHLAR_TRY(add_stream(r, 0, &stream));
+    return ashlar__number_map_index(&r->pools, 0, 0, &e->pool_count, &pool);
 }
 
 ashlar_status ashlar__events_parse(const char *name, const char *text, size_t bytes,
@@ -426,9 +414,9 @@ void ashlar__events_free(ashlar_events *e) {
     if (e == NULL) {
         return;
     }
-    void *const owned[] = {
-        e->events,   e->allocations, e->first.segments, e->first.blocks, e->lines,
-        e->settings, e->streams,     e->pools,          e->texts,        e};
+    void *const owned[] = {e->events,       e->allocations, e->first.segments,
+                           e->first.blocks, e->lines,       e->settings,
+                           e->streams,      e->texts,       e};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) {
         ashlar__host_free(owned[i]);
     }

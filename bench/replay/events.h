@@ -45,12 +45,10 @@ typedef struct ashlar_history_event {
 _Static_assert(sizeof(ashlar_history_event) <= 48, "a history has millions of events");
 
 /* One allocation: those live or pending when the history begins, in order of address, then those of
- * the history. begin < freed <= completed; ASHLAR_EVENTS_NONE counts as before all others. */
+ * the history. */
 typedef struct ashlar_allocation {
-    uint64_t bytes;     /* as requested */
-    uint32_t begin;     /* its event; ASHLAR_EVENTS_NONE: before the history */
-    uint32_t freed;     /* event of the request; event_count: never */
-    uint32_t completed; /* event from which on it can be reused; event_count: never */
+    uint64_t bytes; /* as requested */
+    uint32_t freed; /* its event; ASHLAR_EVENTS_NONE: before the history; event_count: never */
 } ashlar_allocation;
 
 typedef enum ashlar_block_state {
@@ -93,10 +91,6 @@ typedef struct ashlar_event_setting {
     const char *name, *value;
 } ashlar_event_setting;
 
-typedef struct ashlar_event_pool {
-    uint64_t first, second;
-} ashlar_event_pool;
-
 /* A line to print: an answer, or an assertion that does not hold. */
 typedef struct ashlar_event_line {
     const char *text;
@@ -111,8 +105,7 @@ typedef struct ashlar_events {
     ashlar_event_line *lines;
     const char *answers; /* JSON: an array; NULL: there are none */
     ashlar_event_setting *settings;
-    uint64_t *streams;        /* [stream_count]: PyTorch's numbers of them */
-    ashlar_event_pool *pools; /* [pool_count] */
+    uint64_t *streams; /* [stream_count]: PyTorch's numbers of them */
     size_t event_count, allocation_count, setting_count, stream_count, pool_count, line_count;
     size_t device_count; /* at least 1 */
     char *texts;         /* owns all texts above */

@@ -1,4 +1,4 @@
-/* numbers.c - a map from pairs of numbers to an index; reads decimal and hexadecimal numbers. */
+/* numbers.c - a map from pairs of numbers to an index; reads hexadecimal numbers. */
 #include "bench/replay/numbers.h"
 
 #include "allocator/base/error.h"
@@ -62,26 +62,18 @@ void ashlar__number_map_finish(ashlar_number_map *map) {
     *map = (ashlar_number_map){0};
 }
 
-/* The value of a digit; 16 for any other character. */
-static unsigned digit_of(char c) {
-    if (c >= '0' && c <= '9') {
-        return (unsigned)(c - '0');
-    }
-    const char lower = (char)(c | 0x20);
-    return lower >= 'a' && lower <= 'f' ? (unsigned)(lower - 'a') + 10 : 16;
-}
-
-bool ashlar__number_parse(ashlar_piece p, unsigned base, uint64_t *out) {
+bool ashlar__number_parse_hex(ashlar_piece p, uint64_t *out) {
     uint64_t sum = 0;
-    if (base == 16 && p.bytes > 2 && p.text[0] == '0' && (p.text[1] | 0x20) == 'x') {
+    if (p.bytes > 2 && p.text[0] == '0' && (p.text[1] | 0x20) == 'x') {
         p = (ashlar_piece){p.text + 2, p.bytes - 2};
     }
     for (size_t i = 0; i < p.bytes; i++) {
-        const unsigned digit = digit_of(p.text[i]);
-        if (digit >= base || sum > (UINT64_MAX - digit) / base) {
+        const char c = p.text[i], lower = (char)(c | 0x20);
+        const bool is_decimal = c >= '0' && c <= '9';
+        if (sum >> 60 != 0 || !(is_decimal || (lower >= 'a' && lower <= 'f'))) {
             return false;
         }
-        sum = sum * base + digit;
+        sum = sum << 4 | (uint64_t)(is_decimal ? c - '0' : lower - 'a' + 10);
     }
     *out = sum;
     return p.bytes > 0;

@@ -1,4 +1,4 @@
-/* numbers.h - what readers of logs share: a map from pairs of numbers, and numbers of any base
+/* numbers.h - what readers of logs share: a map from pairs of numbers, and hexadecimal numbers
  * (internal). */
 #ifndef ASHLAR_REPLAY_NUMBERS_H
 #define ASHLAR_REPLAY_NUMBERS_H
@@ -38,8 +38,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__number_map_index(ashlar_number_map *map,
 
 void ashlar__number_map_finish(ashlar_number_map *map);
 
-/* Read a number of 64 bits: all of the piece has to be digits. `base` is 10 or 16; one of base 16
- * may begin with 0x. */
-bool ashlar__number_parse(ashlar_piece piece, unsigned base, uint64_t *out);
+/* As ashlar__parse_count(), but hexadecimal, with 0x or without. */
+bool ashlar__number_parse_hex(ashlar_piece piece, uint64_t *out);
 
 #endif /* ASHLAR_REPLAY_NUMBERS_H */

@@ -3,8 +3,8 @@
 #include "bench/replay/bench_pack.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/parse.h"
@@ -34,23 +34,19 @@ typedef struct reader {
 /* ---- rows ---- */
 
 static ashlar_status parse_row(reader *r, const ashlar_piece fields[static COLUMN_COUNT]) {
-    uint64_t lower, upper, size;
+    uint64_t numbers[COLUMN_COUNT] = {0};
+    char what[64];
     if (fields[ID].bytes == 0) {
         return ashlar__csv_fail(&r->csv, "id has to be some text", fields[ID]);
     }
-    if (!ashlar__parse_count(fields[LOWER], &lower)) {
-        return ashlar__csv_fail(&r->csv, "lower has to be a whole number of 64 bits",
-                                fields[LOWER]);
+    for (column c = LOWER; c < COLUMN_COUNT; c++) {
+        if (!ashlar__parse_count(fields[c], &numbers[c]) || (c == SIZE && numbers[c] == 0)) {
+            (void)snprintf(what, sizeof what, "%s has to be a whole number %sof 64 bits",
+                           column_names[c], c == SIZE ? "from 1, " : "");
+            return ashlar__csv_fail(&r->csv, what, fields[c]);
+        }
     }
-    if (!ashlar__parse_count(fields[UPPER], &upper)) {
-        return ashlar__csv_fail(&r->csv, "upper has to be a whole number of 64 bits",
-                                fields[UPPER]);
-    }
-    if (!ashlar__parse_count(fields[SIZE], &size) || size == 0) {
-        return ashlar__csv_fail(&r->csv, "size has to be a whole number from 1, of 64 bits",
-                                fields[SIZE]);
-    }
-    if (lower >= upper) {
+    if (numbers[LOWER] >= numbers[UPPER]) {
         return ashlar__csv_fail(&r->csv, "upper has to be more than lower", fields[UPPER]);
     }
     ashlar_pack_table *t = &r->table;
@@ -58,16 +54,16 @@ static ashlar_status parse_row(reader *r, const ashlar_piece fields[static COLUM
                      r->csv.name);
     ASHLAR_HOST_GROW(t->ids, &r->id_capacity, t->count, "%s: no host memory to read it",
                      r->csv.name);
-    t->buffers[t->count] = (ashlar_pack_buffer){(size_t)size, lower, upper};
+    t->buffers[t->count] =
+        (ashlar_pack_buffer){(size_t)numbers[SIZE], numbers[LOWER], numbers[UPPER]};
     t->ids[t->count++] = fields[ID];
     return ASHLAR_OK;
 }
 
 /* ---- whole files ---- */
 
-/* Takes ownership of `text`, also on failure. */
-static ashlar_status parse_owned(const char *name, char *text, size_t bytes,
-                                 ashlar_pack_table *out) {
+ashlar_status ashlar__pack_table_parse(const char *name, char *text, size_t bytes,
+                                       ashlar_pack_table *out) {
     reader r = {.table = {.text = text}};
     ashlar_piece fields[COLUMN_COUNT];
     size_t count;
@@ -84,21 +80,11 @@ static ashlar_status parse_owned(const char *name, char *text, size_t bytes,
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__pack_table_parse(const char *name, const char *text, size_t bytes,
-                                       ashlar_pack_table *out) {
-    char *copy = ashlar__host_calloc(bytes + 1, 1);
-    if (copy == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", name);
-    }
-    memcpy(copy, text, bytes);
-    return parse_owned(name, copy, bytes, out);
-}
-
 ashlar_status ashlar__pack_table_read(const char *path, ashlar_pack_table *out) {
     char *text = NULL;
     size_t bytes = 0;
-    const ashlar_status status = ashlar__file_read_stream(path, &text, &bytes);
-    return status == ASHLAR_OK ? parse_owned(path, text, bytes, out) : status;
+    ASHLAR_TRY(ashlar__file_read_stream(path, &text, &bytes));
+    return ashlar__pack_table_parse(path, text, bytes, out);
 }
 
 void ashlar__pack_table_finish(ashlar_pack_table *table) {

@@ -41,7 +41,7 @@ static ashlar_status read_number(const reader *r, column c, ashlar_piece field, 
         *out = 0;
         return ASHLAR_OK;
     }
-    if (!ashlar__number_parse(field, c == SIZE ? 10 : 16, out)) {
+    if (!(c == SIZE ? ashlar__parse_count : ashlar__number_parse_hex)(field, out)) {
         char what[64];
         (void)snprintf(what, sizeof what, "%s has to be a number of 64 bits", column_names[c]);
         return ashlar__csv_fail(&r->csv, what, field);
@@ -132,20 +132,19 @@ static ashlar_status read_memory(reader *r, const ashlar_piece *fields, ashlar_r
 }
 
 static ashlar_status read_action(reader *r, ashlar_piece field, ashlar_rmm_event *event) {
-    if (ashlar__piece_is(field, "allocate")) {
-        event->action = ASHLAR_RMM_ALLOCATE;
-    } else if (ashlar__piece_is(field, "free")) {
-        event->action = ASHLAR_RMM_FREE;
-    } else if (ashlar__piece_is(field, "allocate failure")) {
-        event->action = ASHLAR_RMM_NOTHING;
-        r->log->recorded_failures++;
-    } else if (ashlar__piece_is(field, "step")) {
-        event->action = ASHLAR_RMM_STEP;
-    } else {
-        return ashlar__csv_fail(&r->csv,
-                                "Action has to be allocate, free, allocate failure or step", field);
+    static const char *const words[] = {[ASHLAR_RMM_ALLOCATE] = "allocate",
+                                        [ASHLAR_RMM_FREE] = "free",
+                                        [ASHLAR_RMM_STEP] = "step",
+                                        [ASHLAR_RMM_NOTHING] = "allocate failure"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (ashlar__piece_is(field, words[i])) {
+            event->action = (ashlar_rmm_action)i;
+            r->log->recorded_failures += i == ASHLAR_RMM_NOTHING;
+            return ASHLAR_OK;
+        }
     }
-    return ASHLAR_OK;
+    return ashlar__csv_fail(&r->csv, "Action has to be allocate, free, allocate failure or step",
+                            field);
 }
 
 static ashlar_status append(ashlar_rmm_log *log, const ashlar_rmm_event *event) {

@@ -118,6 +118,10 @@ void ashlar__torch_end(ashlar_torch *torch);
 /* Whether the cache has a block for it. */
 bool ashlar__torch_has(const ashlar_torch *torch, uint64_t bytes, uint64_t stream, uint32_t pool);
 
+/* The size of the segment that max_split_size would release first for it; 0: none. */
+uint64_t ashlar__torch_oversize(const ashlar_torch *torch, uint64_t bytes, uint64_t stream,
+                                uint32_t pool);
+
 /* is_refused: begin where the cache had nothing and the driver refused. *out: NULL if it is out of
  * memory. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__torch_malloc(ashlar_torch *torch, uint64_t bytes,

@@ -163,23 +163,50 @@ static bool has_cached(const replay *r) {
     return ashlar__torch_has(r, last->bytes, r->events->streams[last->stream], last->pool);
 }
 
-/* Whether the program emptied the cache before the allocation that ends this call, rather than the
- * driver refusing it: the releases have another stack, or nothing had to be asked for. */
-static bool is_emptied_before(const replay *r) {
-    const event *first = segment_event(r, r->begin);
+static bool ends_with_allocation(const replay *r) {
+    const size_t end = r->end;
+    return end < r->events->event_count && (event_at(r, end)->action == ASHLAR_EVENT_ALLOC ||
+                                            event_at(r, end)->action == ASHLAR_EVENT_OOM);
+}
+
+/* Whether the program emptied the cache next, rather than the driver refusing the allocation that
+ * ends this call: the releases have another stack, or nothing had to be asked for. */
+static bool is_emptied_next(const replay *r) {
+    const event *first = segment_event(r, r->next);
     return first != NULL && is_release(first) &&
-           (first->stack != event_at(r, r->end)->stack || has_cached(r));
+           (!ends_with_allocation(r) || first->stack != event_at(r, r->end)->stack ||
+            has_cached(r));
+}
+
+/* The cache is emptied, perhaps several times. */
+static ashlar_status empty(replay *r) {
+    size_t before;
+    do {
+        before = r->next;
+        ASHLAR_TRY(is_emptied_next(r) ? ashlar__torch_release(r) : ASHLAR_OK);
+    } while (r->is_compared && r->next > before);
+    return ASHLAR_OK;
+}
+
+/* Whether the rules differ from a record that goes on to the driver: the cache has a block, or
+ * max_split_size asks for another release than the recorded one. */
+static bool is_other_way(const replay *r) {
+    const event *first = segment_event(r, r->next), *last = event_at(r, r->end);
+    const uint64_t oversize =
+        ashlar__torch_oversize(r, last->bytes, r->events->streams[last->stream], last->pool);
+    return has_cached(r) || (oversize > 0 && first != NULL && is_release(first) &&
+                             (first->bytes != oversize || first->stream != last->stream));
 }
 
 /* Completions before an allocation are of its beginning, where PyTorch asks whether streams are
- * done. But if they let a search succeed where PyTorch went on to the driver, it had waited for the
- * streams after a refusal, too late for its search. */
+ * done. But if with them the rules go another way than PyTorch did, it had waited for the streams
+ * after a refusal, too late for its search. */
 static ashlar_status complete_before(replay *r, bool *is_refused) {
     const bool is_missed =
-        r->is_compared && !has_cached(r) &&
+        r->is_compared && !is_other_way(r) &&
         (segment_event(r, r->next) != NULL || event_at(r, r->end)->action == ASHLAR_EVENT_OOM);
     ASHLAR_TRY(complete_recorded(r));
-    *is_refused = is_missed && has_cached(r);
+    *is_refused = is_missed && is_other_way(r);
     return ASHLAR_OK;
 }
 
@@ -199,9 +226,7 @@ static ashlar_status allocate(replay *r) {
     if (is_oom && !r->is_compared) {
         return complete_recorded(r); /* nothing of the program hung on it */
     }
-    if (is_emptied_before(r)) {
-        ASHLAR_TRY(ashlar__torch_release(r));
-    }
+    ASHLAR_TRY(empty(r));
     ASHLAR_TRY(complete_before(r, &is_refused));
     ASHLAR_TRY(ashlar__torch_malloc(r, last->bytes, r->events->streams[last->stream], last->pool,
                                     is_refused, &b));
@@ -221,14 +246,9 @@ static ashlar_status allocate(replay *r) {
     return ASHLAR_OK;
 }
 
-/* What stands before a free, or at the end: the cache is emptied, perhaps several times. */
-static ashlar_status empty(replay *r) {
-    size_t before;
-    do {
-        const event *e = segment_event(r, r->next);
-        before = r->next;
-        ASHLAR_TRY(e != NULL && is_release(e) ? ashlar__torch_release(r) : ASHLAR_OK);
-    } while (r->is_compared && r->next > before);
+/* Before a free, or at the end, nothing but an emptied cache changes segments. */
+static ashlar_status finish_empty(replay *r) {
+    ASHLAR_TRY(empty(r));
     if (segment_event(r, r->next) != NULL) {
         leave(r, "nothing", 0, 0);
     }
@@ -271,10 +291,12 @@ static ashlar_status run(replay *r) {
     const size_t count = r->events->event_count;
     for (r->begin = 0; r->begin < count; r->begin = r->end + 1) {
         find_end(r);
-        const bool is_free =
-            r->end < count && event_at(r, r->end)->action == ASHLAR_EVENT_FREE_REQUESTED;
-        ASHLAR_TRY(r->end < count && !is_free ? allocate(r) : empty(r));
-        ASHLAR_TRY(is_free ? free_requested(r) : ASHLAR_OK);
+        if (ends_with_allocation(r)) {
+            ASHLAR_TRY(allocate(r));
+        } else {
+            ASHLAR_TRY(finish_empty(r));
+            ASHLAR_TRY(r->end < count ? free_requested(r) : ASHLAR_OK);
+        }
     }
     return ASHLAR_OK;
 }

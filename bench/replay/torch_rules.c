@@ -440,29 +440,46 @@ ashlar_status ashlar__torch_release(ashlar_torch *t) {
     return ASHLAR_OK;
 }
 
-/* With max_split_size: release the smallest sufficient oversize segment of the stream, or several
- * from the largest down. Returns whether that could be enough. */
-static bool release_oversize(ashlar_torch *t, const block *want) {
+/* What oversize segments have to add up to for a request. */
+static block oversize_key(const ashlar_torch *t, const block *want) {
     const uint64_t max_split = t->config->settings->max_split_bytes;
     block key = *want;
-    pool *p = want->pool;
-    if (max_split == UINT64_MAX) {
-        return false;
-    }
     key.bytes = want->bytes < max_split ? max_split : want->bytes;
-    size_t i = lower_bound(p, &key);
-    if (i < p->count && p->cached[i]->stream == want->stream && !p->cached[i]->can_grow) {
-        release_segment(t, p, i);
-        return true;
+    return key;
+}
+
+/* With max_split_size: the index of the smallest sufficient oversize segment of the stream, or of
+ * the largest; pool->count: there is none. */
+static size_t find_oversize(const ashlar_torch *t, const block *key) {
+    const pool *p = key->pool;
+    size_t i = lower_bound(p, key);
+    if (i < p->count && p->cached[i]->stream == key->stream && !p->cached[i]->can_grow) {
+        return i;
     }
-    uint64_t released = 0;
-    while (i > 0 && released < key.bytes && p->cached[i - 1]->bytes >= max_split &&
-           p->cached[i - 1]->stream == want->stream) {
+    while (i > 0 && p->cached[i - 1]->stream == key->stream &&
+           p->cached[i - 1]->bytes >= t->config->settings->max_split_bytes) {
         i--;
         if (!p->cached[i]->can_grow) {
-            released += p->cached[i]->bytes;
-            release_segment(t, p, i);
+            return i;
         }
+    }
+    return p->count;
+}
+
+uint64_t ashlar__torch_oversize(const ashlar_torch *t, uint64_t bytes, uint64_t stream,
+                                uint32_t number) {
+    const block want = request(t, bytes, stream, number), key = oversize_key(t, &want);
+    const size_t i = find_oversize(t, &key);
+    return i < key.pool->count ? key.pool->cached[i]->bytes : 0;
+}
+
+/* Release oversize segments until they are enough. Returns whether they are. */
+static bool release_oversize(ashlar_torch *t, const block *want) {
+    const block key = oversize_key(t, want);
+    uint64_t released = 0;
+    for (size_t i; released < key.bytes && (i = find_oversize(t, &key)) < key.pool->count;) {
+        released += key.pool->cached[i]->bytes;
+        release_segment(t, key.pool, i);
     }
     return released >= key.bytes;
 }

@@ -27,10 +27,9 @@ CASE(allocations_are_numbered_from_those_at_the_beginning) {
     REQUIRE(parse_events(SMALL_HISTORY) == ASHLAR_OK);
     const ashlar_allocation *a = events_of->allocations;
     CHECK_ZU(events_of->allocation_count, 3);
-    CHECK(a[0].begin == ASHLAR_EVENTS_NONE && a[0].freed == 3 && a[0].completed == 4);
+    CHECK(a[0].freed == 3 && a[1].freed == 6);
     CHECK(a[0].bytes == 1000 && events_of->first.blocks[0].allocation == 0);
-    CHECK(a[1].begin == 0 && a[1].freed == 6 && a[1].completed == 6);
-    CHECK(a[2].begin == 2 && a[2].bytes == 3000000 && events_of->events[2].allocation == 2);
+    CHECK(a[2].bytes == 3000000 && events_of->events[2].allocation == 2);
     CHECK(events_of->events[4].allocation == 0);
 }
 
@@ -39,7 +38,7 @@ CASE(streams_and_pools_are_numbered_by_appearance) {
                               "event\t0\tsegment_alloc\t0x10\t512\t0\t0\t0:0\n") == ASHLAR_OK);
     CHECK(events_of->device_count == 2 && events_of->stream_count == 2);
     CHECK(events_of->events[0].stream == 1 && events_of->streams[1] == 140000000);
-    CHECK(events_of->events[0].pool == 1 && events_of->pools[1].second == 3);
+    CHECK(events_of->events[0].pool == 1 && events_of->pool_count == 2);
     CHECK(events_of->events[1].stream == 0 && events_of->events[1].pool == 0);
 }
 
@@ -56,6 +55,9 @@ CASE(a_bad_line_is_named) {
         {HEAD "event\t0\talloc\t0x1\t9223372036854775808\t0\t0\t0:0\n",
          "stone.events:2: field 4 of \"event\" has to be bytes below 2^60, not "
          "\"9223372036854775808\""},
+        {HEAD "event\t0\talloc\t0x10000000000000000\t1\t0\t0\t0:0\n",
+         "stone.events:2: field 3 of \"event\" has to be hexadecimal, of 64 bits, not "
+         "\"0x10000000000000000\""},
         {HEAD "event\t0\tfree_requested\t0x1\t1\t0\t0\t0:0\n",
          "stone.events:2: frees 0x1, where no block is live"},
         {HEAD "event\t0\talloc\t0x1\t1\t0\t0\t0:0\nevent\t0\talloc\t0x1\t1\t0\t0\t0:0",

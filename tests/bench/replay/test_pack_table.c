@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "allocator/base/host.h"
 #include "tests/check.h"
 #include "tests/allocator/base/file_fixture.h"
 #include "tests/allocator/pack/pack_fixture.h"
@@ -19,7 +20,9 @@ static void finish_table(void) {
 static ashlar_status parse(const char *text) {
     finish_table();
     (void)check_at_end(finish_table);
-    return ashlar__pack_table_parse("stone.csv", text, strlen(text), &table);
+    char *copy = ashlar__host_calloc(strlen(text) + 1, 1);
+    memcpy(copy, text, strlen(text));
+    return ashlar__pack_table_parse("stone.csv", copy, strlen(text), &table);
 }
 
 static bool row_is(size_t i, const char *id, uint64_t begin, uint64_t end, size_t bytes) {

@@ -20,12 +20,17 @@ static void begin(const char *conf) {
     (void)snprintf(text, sizeof text, HEAD "setting\tPYTORCH_CUDA_ALLOC_CONF\t%s\n", conf);
 }
 
-/* An event at BASE + `offset`. */
-static void add(const char *action, uint64_t offset, uint64_t bytes) {
+/* An event at BASE + `offset`, of a stack and of the pool 0:`pool`. */
+static void add_of(unsigned stack, unsigned pool, const char *action, uint64_t offset,
+                   uint64_t bytes) {
     const size_t used = strlen(text);
     (void)snprintf(text + used, sizeof text - used,
-                   "event\t0\t%s\t0x%" PRIx64 "\t%" PRIu64 "\t0\t0\t0:0\n", action, BASE + offset,
-                   bytes);
+                   "event\t0\t%s\t0x%" PRIx64 "\t%" PRIu64 "\t0\t%u\t0:%u\n", action, BASE + offset,
+                   bytes, stack, pool);
+}
+
+static void add(const char *action, uint64_t offset, uint64_t bytes) {
+    add_of(0, 0, action, offset, bytes);
 }
 
 /* Events as words: an action, the offset from BASE, and the size, both in MiB. `free` is both
@@ -160,6 +165,34 @@ CASE(a_wait_after_a_refusal_comes_too_late_for_the_search) {
             "alloc 102 8");
     CHECK(is_equal());
     CHECK_ZU(result.failures, 1);
+}
+
+/* It comes before the request, which then releases the oversize block first, or after it has looked
+ * for one: the cache is released as a whole, from the smallest segment on. */
+CASE(a_wait_after_a_refusal_comes_too_late_for_an_oversize_release) {
+    static const char *const releases[] = {"segment_free 0 64 segment_free 100 20 ",
+                                           "segment_free 100 20 segment_free 0 64 "};
+    for (size_t i = 0; i < 2; i++) {
+        begin("max_split_size_mb:50");
+        add_all("segment_alloc 0 64 alloc 0 64 segment_alloc 100 20 alloc 100 20 free 100 20 "
+                "free_requested 0 64 segment_alloc 300 30 alloc 300 30 free_completed 0 64 ");
+        add_all(releases[i]);
+        add_all("segment_alloc 200 70 alloc 200 70");
+        CHECK(is_equal());
+    }
+}
+
+CASE(the_cache_is_emptied_twice_before_an_allocation) {
+    begin("");
+    add_all("segment_alloc 0 30 alloc 0 30 segment_alloc 100 20 alloc 100 2 free 0 30");
+    add_of(0, 1, "segment_alloc", 200 * MIB, 30 * MIB);
+    add_of(0, 1, "alloc", 200 * MIB, 30 * MIB);
+    add_of(0, 1, "free_requested", 200 * MIB, 30 * MIB);
+    add_of(0, 1, "free_completed", 200 * MIB, 30 * MIB);
+    add_of(1, 1, "segment_free", 200 * MIB, 30 * MIB); /* the program drops a pool, */
+    add_of(2, 0, "segment_free", 0, 30 * MIB);         /* and empties the cache */
+    add_all("alloc 102 8");
+    CHECK(is_equal());
 }
 
 CASE(oversize_blocks_are_neither_split_nor_given_to_small_requests) {
