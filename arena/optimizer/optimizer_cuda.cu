@@ -21,8 +21,9 @@ static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk,
     p->count = (unsigned)count;
 }
 
-/* Add up a value of each of `count` threads, a power of two; the first thread gets the sum. */
-static __device__ double add_up(double value, double *sums, unsigned count) {
+/* Add up a value of each of `count` threads, a power of two, to sums[0], which the first thread may
+ * read at once, the others behind a barrier. */
+static __device__ void add_up(double value, double *sums, unsigned count) {
     sums[threadIdx.x] = value;
     for (unsigned left = count / 2; left > 0; left /= 2) {
         __syncthreads();
@@ -30,7 +31,6 @@ static __device__ double add_up(double value, double *sums, unsigned count) {
             sums[threadIdx.x] += sums[threadIdx.x + left];
         }
     }
-    return sums[0];
 }
 
 #undef ASHLAR_TYPE
@@ -113,9 +113,9 @@ __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
              i += ASHLAR_DECIDE_THREADS) {
             sum += job.partials[i];
         }
-        sum = add_up(sum, sums, ASHLAR_DECIDE_THREADS);
+        add_up(sum, sums, ASHLAR_DECIDE_THREADS);
         if (threadIdx.x == 0) {
-            ashlar__formula_add_sum(&job, sum);
+            ashlar__formula_add_sum(&job, sums[0]);
         }
     }
     if (threadIdx.x == 0 && (job.passes & ASHLAR_OPTIMIZER_DECIDE) != 0) {

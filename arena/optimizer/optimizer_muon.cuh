@@ -136,7 +136,7 @@ static __device__ void ASHLAR_NAME(muon_begin)(const ashlar_optimizer_job *job,
     for (size_t i = threadIdx.x; i < run->elements; i += ASHLAR_MUON_THREADS) {
         sum += (double)u[i] * (double)u[i];
     }
-    (void)add_up(sum, sums, ASHLAR_MUON_THREADS);
+    add_up(sum, sums, ASHLAR_MUON_THREADS);
     __syncthreads();
     const ASHLAR_REAL norm = (ASHLAR_REAL)ashlar__formula_muon_norm(&job->rule.config, sums[0]);
     for (size_t i = threadIdx.x; i < run->elements; i += ASHLAR_MUON_THREADS) {
