@@ -745,7 +745,9 @@ typedef struct ashlar_model_batch {
                                              * axis within another one dropout zeroes others */
     size_t chunk;  /* TRAIN, TEST: time steps of a chunk; 0: not in chunks. In training each chunk
                     * goes forward, and then, from the last to the first, backward; what it keeps
-                    * meanwhile lies where `memory` has room for it */
+                    * meanwhile lies where `memory` has room for it. Losses of ashlar_model_loss()
+                    * are added up in the order of time, with the bits that they have without
+                    * chunks, for which the walk keeps 8 bytes of each position */
     size_t memory; /* TRAIN: bytes of device memory that the walk may work in. As much as has no
                     * room there goes to page-locked host memory in between, or is computed again,
                     * with the same results to the bit. 0: without chunks all that it needs; with

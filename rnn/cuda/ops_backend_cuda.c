@@ -347,7 +347,9 @@ static ashlar_status cross_entropy(const ashlar_ops *ops, const ashlar_cross_ent
     const bool is_given = args->weight_at == NULL && args->weight != 0;
     ashlar_status status = is_given ? ASHLAR_OK : launch(ops, KERNEL_loss_count, 1, &count, stream);
     ASHLAR_THEN(status, launch(ops, kernel, args->steps * args->batch, args, stream));
-    ASHLAR_THEN(status, launch(ops, KERNEL_loss_sum, 1, args, stream));
+    if (args->loss != NULL) {
+        ASHLAR_THEN(status, launch(ops, KERNEL_loss_sum, 1, args, stream));
+    }
     ashlar__device_leave(ops->device);
     return status;
 }
@@ -380,7 +382,24 @@ static ashlar_status squared_error(const ashlar_ops *ops, const ashlar_squared_e
     ASHLAR_TRY(ashlar__device_enter(ops->device));
     ashlar_status status = is_given ? ASHLAR_OK : launch(ops, KERNEL_loss_count, 1, &count, stream);
     ASHLAR_THEN(status, launch(ops, kernel, args.steps * args.batch, &args, stream));
-    ASHLAR_THEN(status, launch(ops, KERNEL_loss_sum, 1, &sum, stream));
+    if (args.loss != NULL) {
+        ASHLAR_THEN(status, launch(ops, KERNEL_loss_sum, 1, &sum, stream));
+    }
+    ashlar__device_leave(ops->device);
+    return status;
+}
+
+static ashlar_status add_losses(const ashlar_ops *ops, const ashlar_add_losses_args *args,
+                                ashlar_stream stream) {
+    const ashlar_cross_entropy_args sum = {.steps = args->positions,
+                                           .batch = 1,
+                                           .weight = args->weight,
+                                           .weight_at = args->weight_at,
+                                           .factor = args->factor,
+                                           .loss = args->loss,
+                                           .losses = args->losses};
+    ASHLAR_TRY(ashlar__device_enter(ops->device));
+    const ashlar_status status = launch(ops, KERNEL_loss_sum, 1, &sum, stream);
     ashlar__device_leave(ops->device);
     return status;
 }

@@ -60,11 +60,13 @@ static __device__ bool is_inside(size_t position, size_t batch, const int32_t *l
     return is_before_end(&p, lengths);
 }
 
-/* The weight of one position or element: the given one, or loss_count's, times the loss's factor. */
+/* The weight of one position or element, times the loss's factor: the given weight, or loss_count's
+ * where there is `work`. */
 static __device__ double position_weight(double weight, const double *weight_at, double factor,
                                          const void *work) {
     const double given = weight_at != NULL ? *weight_at : weight;
-    return (given != 0 ? given : *(const double *)work) * (factor != 0 ? factor : 1);
+    const double own = given != 0 || work == NULL ? given : *(const double *)work;
+    return own * (factor != 0 ? factor : 1);
 }
 
 /* Where each position's loss is: in the caller's `losses`, else in `work`, after the count. */

@@ -3,6 +3,7 @@
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
 #include "rnn/engine/engine.h"
+#include "rnn/layer/ops.h"
 
 /*
  * A training first goes through all chunks but the last with what leads to carried states (the
@@ -158,6 +159,23 @@ static ashlar_status train(chunks *c) {
 
 /* ---- the walk ---- */
 
+/* Add up each loss in the order of time, whatever the order and the length of the chunks was: with
+ * the bits of one piece. */
+static ashlar_status add_losses(const ashlar_walking *w) {
+    for (size_t n = 0; n < w->model->node_count; n++) {
+        const ashlar_add_losses_args args = {
+            .positions = w->batch.steps * w->extents[ASHLAR_AXIS_TIME].rows,
+            .losses = ashlar__walk_at(w, w->table->nodes[n].losses),
+            .weight = w->batch.weight,
+            .weight_at = w->batch.weight_at,
+            .factor = w->model->nodes[n]->loss_factor,
+            .loss = w->batch.loss};
+        ASHLAR_TRY(args.losses == NULL ? ASHLAR_OK
+                                       : ashlar__ops_add_losses(w->model->ops, &args, w->stream));
+    }
+    return ASHLAR_OK;
+}
+
 static ashlar_status run(chunks *c) {
     ashlar_walking *w = c->w;
     if (w->table->key.walk == ASHLAR_WALK_TRAIN) {
@@ -184,7 +202,8 @@ ashlar_status ashlar__walk_chunks(ashlar_walking *w) {
     c.free = c.slots + w->chunk_count;
     w->clipped = (int32_t *)(void *)(memory + indices);
     c.is_pending = (bool *)(w->clipped + rows);
-    const ashlar_status status = run(&c);
+    ashlar_status status = run(&c);
+    ASHLAR_THEN(status, add_losses(w));
     ashlar__host_free(memory);
     return status;
 }

@@ -46,6 +46,7 @@ struct ashlar_node {
     ashlar_tensor outputs[ASHLAR_OPERATION_OUTPUTS];
     size_t weights[ASHLAR_OPERATION_WEIGHTS]; /* numbers of the model's weights */
     const ashlar_model *body;                 /* of a loop; else NULL */
+    double loss_factor;                       /* of a loss that a walk in chunks adds up; else 0 */
 };
 
 /* ---- the table of a walk ---- */
@@ -85,6 +86,7 @@ typedef struct ashlar_walk_node {
     bool leads_to_carried; /* to states that go from one call to the next */
     size_t phases[ASHLAR_PHASE_COUNT];
     size_t kept, work[ASHLAR_PHASE_COUNT];
+    size_t losses; /* in chunks: of each position of the batch */
     ashlar_gradient_use uses[ASHLAR_OPERATION_INPUTS];
     size_t beside[ASHLAR_OPERATION_INPUTS];
 } ashlar_walk_node;

@@ -3,6 +3,7 @@
 #include <ashlar/model.h>
 
 #include <math.h>
+#include <string.h>
 
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
@@ -11,6 +12,7 @@
 
 typedef struct loss {
     ashlar_model *model;
+    const ashlar_node *node;
     ashlar_loss_kind kind;
     ashlar_loss_options options;
     const ashlar_model_constant *class_weights; /* NULL: all are 1 */
@@ -25,10 +27,18 @@ static ashlar_status size_loss(void *user, const ashlar_operation_call *c,
     return ASHLAR_OK;
 }
 
+/* In chunks, where those of this chunk's positions go, for the walk to add up; else NULL. */
+static double *losses_at(const loss *l, const ashlar_operation_call *c) {
+    const ashlar_walking *w = c->engine;
+    double *all = ashlar__walk_at(w, w->table->nodes[l->node->index].losses);
+    return all == NULL ? NULL : all + w->first_step * c->inputs[0].extent.rows;
+}
+
 static ashlar_status queue_cross_entropy(void *user, const ashlar_operation_call *c,
                                          ashlar_stream stream) {
     const loss *l = user;
     const ashlar_operand_data *x = &c->inputs[0];
+    double *const losses = losses_at(l, c);
     const ashlar_cross_entropy_args args = {
         .steps = x->extent.steps,
         .batch = x->extent.rows,
@@ -41,7 +51,8 @@ static ashlar_status queue_cross_entropy(void *user, const ashlar_operation_call
         .dlogits = x->gradient,
         .scale = c->scale,
         .work = c->work,
-        .loss = c->loss,
+        .loss = losses == NULL ? c->loss : NULL,
+        .losses = losses,
         .factor = l->options.factor,
         .class_weights = l->class_weights == NULL ? NULL : l->class_weights->device,
         .position_weights = c->inputs[2].value,
@@ -56,6 +67,7 @@ static ashlar_status queue_elements(void *user, const ashlar_operation_call *c,
                                                 [ASHLAR_LOSS_BINARY] = ASHLAR_ELEMENT_BINARY};
     const loss *l = user;
     const ashlar_operand_data *x = &c->inputs[0];
+    double *const losses = losses_at(l, c);
     const ashlar_squared_error_args args = {.steps = x->extent.steps,
                                             .batch = x->extent.rows,
                                             .lengths = x->extent.lengths_at,
@@ -67,7 +79,8 @@ static ashlar_status queue_elements(void *user, const ashlar_operation_call *c,
                                             .doutputs = x->gradient,
                                             .scale = c->scale,
                                             .work = c->work,
-                                            .loss = c->loss,
+                                            .loss = losses == NULL ? c->loss : NULL,
+                                            .losses = losses,
                                             .factor = l->options.factor,
                                             .kind = kinds[l->kind],
                                             .delta = l->options.delta > 0 ? l->options.delta : 1,
@@ -138,5 +151,13 @@ void ashlar_model_loss(ashlar_model *m, ashlar_loss_kind kind, ashlar_tensor *x,
                                         .is_local = true,
                                         .constant_inputs = 2 | 4,
                                         .gradient_in_place = true};
-    (void)ashlar__model_one(m, &operation, NULL, inputs, count, x->axis, 0, NULL, 0);
+    ashlar_operation_shape shape = {.input_count = count};
+    memcpy(shape.inputs, inputs, count * sizeof *inputs);
+    ashlar_node *node = ashlar__model_add(m, &operation, &shape, NULL, NULL);
+    if (node != NULL) {
+        ((loss *)operation.user)->node = node;
+        node->loss_factor = x->axis != ASHLAR_AXIS_TIME ? 0
+                            : l.options.factor > 0      ? l.options.factor
+                                                        : 1;
+    }
 }

@@ -213,7 +213,8 @@ static void add_gradients(ashlar_walk_table *t, const ashlar_node *node, size_t 
     }
 }
 
-/* The walk's own are the lengths of each axis, and the states between chunks. */
+/* The walk's own are the lengths of each axis and, in chunks, the states between these and the
+ * losses of all positions. */
 static void add_buffers(const ashlar_model *m, ashlar_walk_table *t) {
     const size_t last = t->phase_count - 1;
     for (size_t p = 0; p < t->phase_count; p++) {
@@ -224,6 +225,9 @@ static void add_buffers(const ashlar_model *m, ashlar_walk_table *t) {
             t, (ashlar_walk_buffer){.node = node, .role = "workspace", .first = p, .last = p});
         if (phase == ASHLAR_PHASE_FORWARD) {
             add_values(t, node, p);
+        }
+        if (node->loss_factor > 0) {
+            w->losses = add_buffer(t, (ashlar_walk_buffer){.role = "losses", .last = last});
         }
         if (phase == ASHLAR_PHASE_FORWARD && w->has_backward) {
             w->kept = add_buffer(
@@ -352,7 +356,7 @@ static ashlar_status take_arrays(const ashlar_model *m, ashlar_walk_table *t, si
     ASHLAR_HOST_NEW(t->tensors, m->tensor_count, "no host memory for a walk");
     for (size_t n = 0; n < m->node_count; n++) {
         ashlar_walk_node *w = &t->nodes[n];
-        w->kept = ASHLAR_NO_INDEX;
+        w->kept = w->losses = ASHLAR_NO_INDEX;
         memset(w->phases, 0xff, sizeof w->phases);
         memset(w->work, 0xff, sizeof w->work);
         memset(w->beside, 0xff, sizeof w->beside);
@@ -505,6 +509,13 @@ static ashlar_status size_buffers(const ashlar_model *m, const ashlar_walk_table
         plan->places[t->borders].bytes = ashlar__operand_bytes(borders + 2, carried, 1);
     }
     ashlar__walk_extents(m, shape, extents);
+    for (size_t n = 0; n < m->node_count && borders > 0; n++) {
+        const size_t losses = t->nodes[n].losses;
+        if (losses != ASHLAR_NO_INDEX) {
+            plan->places[losses].bytes =
+                ashlar__operand_bytes(steps, extents[ASHLAR_AXIS_TIME].rows, sizeof(double));
+        }
+    }
     for (ashlar_axis axis = ASHLAR_AXIS_TIME; axis < m->axis_count; axis++) {
         plan->places[t->lengths[axis]].bytes =
             has_bit(shape->lengths, axis)

@@ -30,7 +30,8 @@
     X(pool, pool)                  \
     X(pool_back, pool_back)        \
     X(swap, swap)                  \
-    X(clip_lengths, clip_lengths)
+    X(clip_lengths, clip_lengths)  \
+    X(add_losses, add_losses)
 
 #define ASHLAR_OPS_MAP(X)    \
     ASHLAR_OPS_PUBLIC_MAP(X) \
@@ -160,6 +161,18 @@ typedef struct ashlar_clip_lengths_args {
     size_t whole;
     int32_t *out; /* [B], may be lengths */
 } ashlar_clip_lengths_args;
+
+/* loss += weight * factor * the sum of the positions' losses, in the bits in which the loss of all
+ * of them would be added. The parts of a batch compute theirs with a `loss` of NULL, which a
+ * program may not give. */
+typedef struct ashlar_add_losses_args {
+    size_t positions;        /* N, 1.. */
+    double *losses;          /* [N] */
+    double weight;           /* of each position */
+    const double *weight_at; /* as of ashlar_cross_entropy_args */
+    double factor;           /* > 0 */
+    double *loss;            /* ADDED TO */
+} ashlar_add_losses_args;
 
 ASHLAR_SHARED_FN int32_t ashlar__clip_length(const ashlar_clip_lengths_args *args, size_t b) {
     const size_t length = args->lengths == NULL ? args->whole : (size_t)args->lengths[b];

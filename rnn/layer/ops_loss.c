@@ -150,9 +150,12 @@ void REAL(ashlar__cross_entropy)(const ashlar_cross_entropy_args *args) {
     const double weight =
         (given != 0 ? given : mean_weight(total_weight(args))) * factor_of(args->factor);
     const double scale = args->scale == NULL ? 1.0 : *args->scale;
-    *args->loss +=
-        weight * run_losses(args, (real)(scale * weight), args->steps * args->batch,
-                            rows_worth(LOGITS_LEAST, args->classes), compute_losses, args->losses);
+    const double sum =
+        run_losses(args, (real)(scale * weight), args->steps * args->batch,
+                   rows_worth(LOGITS_LEAST, args->classes), compute_losses, args->losses);
+    if (args->loss != NULL) {
+        *args->loss += weight * sum;
+    }
 }
 
 static bool has_elements(const ashlar_squared_error_args *args, size_t at) {
@@ -227,9 +230,21 @@ void REAL(ashlar__squared_error)(const ashlar_squared_error_args *args) {
         (given != 0 ? given : mean_weight((double)count_elements(args))) * factor_of(args->factor);
     const double scale = args->scale == NULL ? 1.0 : *args->scale;
     const double slope = args->kind == ASHLAR_ELEMENT_SQUARED ? 2 : 1;
-    *args->loss +=
-        weight * run_losses(args, (real)(slope * scale * weight), args->steps * args->batch,
-                            rows_worth(LOGITS_LEAST, args->width), compute_elements, args->losses);
+    const double sum =
+        run_losses(args, (real)(slope * scale * weight), args->steps * args->batch,
+                   rows_worth(LOGITS_LEAST, args->width), compute_elements, args->losses);
+    if (args->loss != NULL) {
+        *args->loss += weight * sum;
+    }
+}
+
+void REAL(ashlar__add_losses)(const ashlar_add_losses_args *args) {
+    double sum = 0;
+    for (size_t i = 0; i < args->positions; i++) {
+        sum += args->losses[i];
+    }
+    const double weight = given_weight(args->weight, args->weight_at) * args->factor;
+    *args->loss += weight * sum;
 }
 
 static void soften_rows(void *context, size_t first, size_t end) {

@@ -161,6 +161,26 @@ static ashlar_status lose_elements(const buffers *b) {
     return ashlar_squared_error(ops, &args, gpu_stream);
 }
 
+/* Parts of a batch, whose losses are added up later. */
+static ashlar_status lose_part(const buffers *b) {
+    ashlar_cross_entropy_args args = loss_args(b);
+    args.losses = b->loss;
+    args.loss = NULL;
+    return ashlar__ops_cross_entropy(ops, &args, gpu_stream);
+}
+
+static ashlar_status err_part(const buffers *b) {
+    const ashlar_squared_error_args args = {.steps = STEPS,
+                                            .batch = BATCH,
+                                            .width = WIDTH,
+                                            .outputs = b->reals[0],
+                                            .targets = b->reals[0],
+                                            .weight = 1,
+                                            .work = b->reals[2],
+                                            .losses = b->loss};
+    return ashlar__ops_squared_error(ops, &args, gpu_stream);
+}
+
 #define UNCHECKED(op, kind, ...)                         \
     static ashlar_status run_##op(const buffers *b) {    \
         const ashlar_##kind##_args args = {__VA_ARGS__}; \
@@ -183,6 +203,8 @@ UNCHECKED(swap, swap, .outer = STEPS, .inner = BATCH, .width = WIDTH, .from = b-
           .to = b->reals[1])
 UNCHECKED(clip_lengths, clip_lengths, .batch = BATCH, .steps = STEPS, .lengths = b->ints,
           .out = b->ints)
+UNCHECKED(add_losses, add_losses, .positions = 1, .losses = b->loss, .weight = 1, .factor = 1,
+          .loss = b->loss)
 
 static ashlar_status copy_columns(const buffers *b) {
     const ashlar_columns_args args = {.rows = ROWS,
@@ -234,6 +256,9 @@ static const struct {
     {run_pool_back, "ashlar_kernel_pool_back_f16<<<1, 128>>> ", 0},
     {run_swap, "ashlar_kernel_swap_f16<<<1, 128>>> ", 0},
     {run_clip_lengths, "ashlar_kernel_clip_lengths<<<1, 128>>> ", 0},
+    {lose_part, "ashlar_kernel_cross_entropy_f16<<<6, 128>>> ", 0},
+    {err_part, "ashlar_kernel_squared_error_f16<<<6, 128>>> ", 0},
+    {run_add_losses, "ashlar_kernel_loss_sum<<<1, 128>>> ", 0},
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
