@@ -4,6 +4,7 @@ accumulation; states from here to there and back."""
 import copy
 import ctypes
 import io
+import os
 import re
 import warnings
 
@@ -295,6 +296,18 @@ def two_optimizers_share_an_arena():
                 optimizer.zero_grad()
     assert alike(module, other)
     arena.check()
+
+
+@case
+def steps_run_on_pytorchs_threads():
+    module = nn.Linear(1024, 1024)
+    optimizer = ashlar.torch.AdamW(ashlar.torch.contiguous(module))
+    torch.set_num_threads(3)
+    module(torch.ones(256, 1024)).square().mean().backward()
+    before = os.listdir("/proc/self/task")
+    optimizer.step()
+    torch.set_num_threads(1)
+    assert os.listdir("/proc/self/task") == before
 
 
 @case

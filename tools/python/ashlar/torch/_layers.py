@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .._library import function
+from .._library import function, lend_threads, structure
 
 # ---- structures and constants of ashlar/rnn.h ----
 
@@ -25,21 +25,16 @@ FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS = range(3)
 
 _size, _int, _bool, _pointer = ctypes.c_size_t, ctypes.c_int, ctypes.c_bool, ctypes.c_void_p
 
-
-def _structure(**fields):
-    return type("Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
-
-
-Config = _structure(input=_size, hidden=_size, layers=_size, dtype=_int, cell=_int, bias=_int,
+Config = structure(input=_size, hidden=_size, layers=_size, dtype=_int, cell=_int, bias=_int,
                     directions=_size, projection=_size, dropout=ctypes.c_double, math=_int,
                     algorithm=_int)
-View = _structure(offset=_size, rows=_size, cols=_size)
-Layout = _structure(config=Config, gates=_size, state=_size, output=_size, pseudo_layers=_size,
+View = structure(offset=_size, rows=_size, cols=_size)
+Layout = structure(config=Config, gates=_size, state=_size, output=_size, pseudo_layers=_size,
                     elements=_size)
-Batch = _structure(steps=_size, batch=_size, lengths=_pointer, dropout_restarts=_bool,
+Batch = structure(steps=_size, batch=_size, lengths=_pointer, dropout_restarts=_bool,
                    dropout_seed=ctypes.c_uint64, dropout_first=_size, dropout_stride=_size,
                    padding_is_free=_bool, is_packed=_bool)
-Buffers = _structure(**dict.fromkeys(
+Buffers = structure(**dict.fromkeys(
     "reserve work x hx cx weights y hy cy dy dhy dcy dx dhx dcx dweights prepared".split(),
     _pointer))
 
@@ -49,9 +44,6 @@ _signatures = {
     **dict.fromkeys(PASSES, (_pointer, ctypes.POINTER(Batch), ctypes.POINTER(Buffers), _pointer)),
 }
 _rnn = functools.lru_cache(None)(lambda name: function("ashlar_rnn_" + name, *_signatures[name]))
-_set_threads = functools.lru_cache(None)(lambda: function("ashlar_set_threads", _size, _pointer))
-# The threads of PyTorch's OpenMP, which are lent to the passes; None: they have their own.
-_openmp = ctypes.cast(getattr(ctypes.CDLL(None), "GOMP_parallel", None), _pointer)
 
 
 # ---- a stack's passes over tensors ----
@@ -115,7 +107,7 @@ class Stack:
             reserve = _take(self.reserves, reserve_size.value)
         work = _take(self.works, work_size.value)
         tensors.update(reserve=reserve, work=work)
-        _set_threads()(torch.get_num_threads(), _openmp)
+        lend_threads(torch.get_num_threads())
         _rnn(PASSES[number])(self.rnn, batch, Buffers(
             **{name: t.data_ptr() for name, t in tensors.items() if t is not None}), None)
         self.works.append(work)
