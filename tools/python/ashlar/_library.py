@@ -1,6 +1,7 @@
-"""_library - loads libashlar.so, and calls its functions by ctypes."""
+"""_library - loads libashlar.so, calls its functions by ctypes, and lends it PyTorch's threads."""
 
 import ctypes
+import functools
 import os
 
 INSTALLED = "@LIBRARY@"  # filled in when it is installed
@@ -18,15 +19,16 @@ def find_library():
     return os.environ.get("ASHLAR_LIBRARY") or next(known, "libashlar.so")
 
 
-_library = None
+@functools.lru_cache(None)
+def _library():
+    return ctypes.CDLL(find_library())
 
 
+@functools.lru_cache(None)
 def function(name, *arguments, result=STATUS):
     """A function of libashlar, with the ctypes of its arguments and result, None for void. A status
     other than ASHLAR_OK, which is 0, becomes an Error."""
-    global _library
-    _library = _library or ctypes.CDLL(find_library())
-    found = _library[name]  # an object of its own at each look-up
+    found = _library()[name]  # an object of its own at each look-up
     found.argtypes, found.restype = arguments, result
     if result is not STATUS:
         return found
@@ -37,16 +39,26 @@ def function(name, *arguments, result=STATUS):
     return call
 
 
-_devices = {}
+def structure(**fields):
+    """A struct of a header, by its fields' names and ctypes."""
+    return type("Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
 
 
+@functools.lru_cache(None)
 def device_and_allocator(name):
     """An open device ("soft:0", "cuda:1") and its allocator, which live as long as the process."""
-    if name not in _devices:
-        device, allocator = ctypes.c_void_p(), ctypes.c_void_p()
-        function("ashlar_device_open", ctypes.c_char_p, ctypes.c_void_p)(
-            name.encode(), ctypes.byref(device))
-        function("ashlar_allocator_create", ctypes.c_void_p, ctypes.c_void_p)(
-            device, ctypes.byref(allocator))
-        _devices[name] = device, allocator
-    return _devices[name]
+    device, allocator = ctypes.c_void_p(), ctypes.c_void_p()
+    function("ashlar_device_open", ctypes.c_char_p, ctypes.c_void_p)(
+        name.encode(), ctypes.byref(device))
+    function("ashlar_allocator_create", ctypes.c_void_p, ctypes.c_void_p)(
+        device, ctypes.byref(allocator))
+    return device, allocator
+
+
+# The threads of PyTorch's OpenMP; None: libashlar has its own.
+_openmp = ctypes.cast(getattr(ctypes.CDLL(None), "GOMP_parallel", None), ctypes.c_void_p)
+
+
+def lend_threads(count):
+    """Before work on the CPU: compute it on so many of PyTorch's threads."""
+    function("ashlar_set_threads", ctypes.c_size_t, ctypes.c_void_p)(count, _openmp)

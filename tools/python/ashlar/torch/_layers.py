@@ -7,12 +7,13 @@ torch.jit traces) goes to PyTorch's own forward().
 
 import ctypes
 import functools
+import weakref
 
 import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .._library import function
+from .._library import function, lend_threads, structure
 
 # ---- structures and constants of ashlar/rnn.h ----
 
@@ -20,38 +21,30 @@ DTYPES = {torch.float32: 0, torch.float64: 1}
 CELLS = {"LSTM": 0, "GRU": 1, "RNN_TANH": 2, "RNN_RELU": 3}
 BIAS_DOUBLE, BIAS_NONE = 0, 1
 W, R, BW, BR, WP = range(5)
-PASSES = "forward", "backward_data", "backward_weights"
-FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS = range(3)
 
 _size, _int, _bool, _pointer = ctypes.c_size_t, ctypes.c_int, ctypes.c_bool, ctypes.c_void_p
 
-
-def _structure(**fields):
-    return type("Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
-
-
-Config = _structure(input=_size, hidden=_size, layers=_size, dtype=_int, cell=_int, bias=_int,
+Config = structure(input=_size, hidden=_size, layers=_size, dtype=_int, cell=_int, bias=_int,
                     directions=_size, projection=_size, dropout=ctypes.c_double, math=_int,
                     algorithm=_int)
-View = _structure(offset=_size, rows=_size, cols=_size)
-Layout = _structure(config=Config, gates=_size, state=_size, output=_size, pseudo_layers=_size,
+View = structure(offset=_size, rows=_size, cols=_size)
+Layout = structure(config=Config, gates=_size, state=_size, output=_size, pseudo_layers=_size,
                     elements=_size)
-Batch = _structure(steps=_size, batch=_size, lengths=_pointer, dropout_restarts=_bool,
+Batch = structure(steps=_size, batch=_size, lengths=_pointer, dropout_restarts=_bool,
                    dropout_seed=ctypes.c_uint64, dropout_first=_size, dropout_stride=_size,
                    padding_is_free=_bool, is_packed=_bool)
-Buffers = _structure(**dict.fromkeys(
+Buffers = structure(**dict.fromkeys(
     "reserve work x hx cx weights y hy cy dy dhy dcy dx dhx dcx dweights prepared".split(),
     _pointer))
 
-_signatures = {
-    "create": (_pointer, ctypes.POINTER(Config), ctypes.POINTER(_pointer)),
-    "sizes": (_pointer, _size, _size, _bool, ctypes.POINTER(_size), ctypes.POINTER(_size)),
-    **dict.fromkeys(PASSES, (_pointer, ctypes.POINTER(Batch), ctypes.POINTER(Buffers), _pointer)),
-}
-_rnn = functools.lru_cache(None)(lambda name: function("ashlar_rnn_" + name, *_signatures[name]))
-_set_threads = functools.lru_cache(None)(lambda: function("ashlar_set_threads", _size, _pointer))
-# The threads of PyTorch's OpenMP, which are lent to the passes; None: they have their own.
-_openmp = ctypes.cast(getattr(ctypes.CDLL(None), "GOMP_parallel", None), _pointer)
+_create = function("ashlar_rnn_create", _pointer, ctypes.POINTER(Config), ctypes.POINTER(_pointer))
+_destroy = function("ashlar_rnn_destroy", _pointer, result=None)
+_layout_of = function("ashlar_rnn_layout_of", _pointer, result=ctypes.POINTER(Layout))
+_layout_view = function("ashlar_rnn_layout_view", _pointer, _size, _int, result=View)
+_sizes = function("ashlar_rnn_sizes", _pointer, _size, _size, _bool, *[ctypes.POINTER(_size)] * 2)
+_forward, _backward_data, _backward_weights = (
+    function(name, _pointer, ctypes.POINTER(Batch), ctypes.POINTER(Buffers), _pointer)
+    for name in ("ashlar_rnn_forward", "ashlar_rnn_backward_data", "ashlar_rnn_backward_weights"))
 
 
 # ---- a stack's passes over tensors ----
@@ -76,20 +69,17 @@ class Stack:
 
     def __init__(self, mode, inputs, hidden, layers, bias, directions, projection, dropout, dtype):
         self.rnn, self.dtype, self.hidden = _pointer(), dtype, hidden
-        self.destroy = function("ashlar_rnn_destroy", _pointer, result=None)
-        _rnn("create")(None, Config(
+        _create(None, Config(
             input=inputs, hidden=hidden, layers=layers, dtype=DTYPES[dtype], cell=CELLS[mode],
             bias=BIAS_DOUBLE if bias else BIAS_NONE, directions=directions, projection=projection,
             dropout=dropout), self.rnn)
-        layout = function("ashlar_rnn_layout_of", _pointer, result=ctypes.POINTER(Layout))(self.rnn)
-        view = function("ashlar_rnn_layout_view", _pointer, _size, _int, result=View)
+        weakref.finalize(self, _destroy, self.rnn)
+        layout = _layout_of(self.rnn)
         self.layout, self.has_cells, self.drops = layout.contents, mode == "LSTM", dropout > 0
-        self.offsets = [view(layout, p, tensor).offset for p in range(self.layout.pseudo_layers)
+        self.offsets = [_layout_view(layout, p, tensor).offset
+                        for p in range(self.layout.pseudo_layers)
                         for tensor in [W, R] + [BW, BR] * bias + [WP] * (projection > 0)]
         self.reserves, self.works = [], []  # given back
-
-    def __del__(self):
-        self.destroy(self.rnn)
 
     def split(self, flat, weights):
         """A flat tensor's views, one for each of PyTorch's list of weights."""
@@ -106,17 +96,16 @@ class Stack:
             own.copy_(w)
         return flat
 
-    def run(self, number, batch, reserve, **tensors):
+    def run(self, compute_pass, batch, reserve, **tensors):
         """A pass on a reserve: None for inference, True for another one. Returns the reserve."""
         reserve_size, work_size = _size(), _size()
-        _rnn("sizes")(self.rnn, batch.steps, batch.batch, reserve is not None, reserve_size,
-                      work_size)
+        _sizes(self.rnn, batch.steps, batch.batch, reserve is not None, reserve_size, work_size)
         if reserve is True:
             reserve = _take(self.reserves, reserve_size.value)
         work = _take(self.works, work_size.value)
         tensors.update(reserve=reserve, work=work)
-        _set_threads()(torch.get_num_threads(), _openmp)
-        _rnn(PASSES[number])(self.rnn, batch, Buffers(
+        lend_threads(torch.get_num_threads())
+        compute_pass(self.rnn, batch, Buffers(
             **{name: t.data_ptr() for name, t in tensors.items() if t is not None}), None)
         self.works.append(work)
         return reserve
@@ -126,7 +115,7 @@ class Stack:
         L, B = self.layout.pseudo_layers, batch.batch
         y, hy = x.new_empty(*x.shape[:-1], self.layout.output), x.new_empty(L, B, self.layout.state)
         cy = x.new_empty(L, B, self.hidden) if self.has_cells else None
-        return y, hy, cy, self.run(FORWARD, batch, reserve, x=x, hx=h, cx=c,
+        return y, hy, cy, self.run(_forward, batch, reserve, x=x, hx=h, cx=c,
                                    weights=self.pack(weights), y=y, hy=hy, cy=cy)
 
 
@@ -155,11 +144,11 @@ class Layers(torch.autograd.Function):
         reserve, dweights = _pop(ctx.reserves), [None] * len(weights)
         if reserve is None:  # spent by an earlier backward
             reserve = stack.forward(batch, True, x, h, c, weights)[-1]
-        stack.run(BACKWARD_DATA, batch, reserve, weights=stack.pack(weights), dy=dy, dhy=dhy,
+        stack.run(_backward_data, batch, reserve, weights=stack.pack(weights), dy=dy, dhy=dhy,
                   dcy=dcy, dx=dx, dhx=dh, dcx=dc)
         if any(needs[3:]):
             flat = x.new_zeros(stack.layout.elements)
-            stack.run(BACKWARD_WEIGHTS, batch, reserve, x=x, dweights=flat)
+            stack.run(_backward_weights, batch, reserve, x=x, dweights=flat)
             dweights = stack.split(flat, weights)
         stack.reserves.append(reserve)
         return None, None, dx, dh, dc, *dweights

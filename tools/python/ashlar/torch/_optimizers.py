@@ -8,7 +8,7 @@ import weakref
 
 import torch
 
-from .._library import device_and_allocator, function
+from .._library import device_and_allocator, function, lend_threads, structure
 from ._contiguous import new_range
 
 # ---- libashlar's constants, structures and functions: include/ashlar/arena.h, optimizer.h ----
@@ -22,26 +22,21 @@ _bool, _int, _unsigned, _double, _size, _u32, _u64, _pointer = (
     ctypes.c_bool, ctypes.c_int, ctypes.c_uint, ctypes.c_double, ctypes.c_size_t, ctypes.c_uint32,
     ctypes.c_uint64, ctypes.c_void_p)
 
-
-def _structure(**fields):
-    return type("Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
-
-
-_TensorOptions = _structure(is_frozen=_bool, has_no_decay=_bool, is_elementwise=_bool,
+_TensorOptions = structure(is_frozen=_bool, has_no_decay=_bool, is_elementwise=_bool,
                             rate_scale=_double, decay_scale=_double)
-_TensorSpec = _structure(name=ctypes.c_char_p, dtype=_int, rank=_size, shape=_size * RANK_MAX,
+_TensorSpec = structure(name=ctypes.c_char_p, dtype=_int, rank=_size, shape=_size * RANK_MAX,
                          group_offset=_size)
-_ArenaInfo = _structure(tensor_count=_size, elements=_size, regions=_unsigned, allocator=_pointer,
+_ArenaInfo = structure(tensor_count=_size, elements=_size, regions=_unsigned, allocator=_pointer,
                         bucket_count=_size, region_bytes=_size * REGIONS)
-_Config = _structure(
+_Config = structure(
     kind=_int, is_complete=_bool, learning_rate=_double, momentum=_double, dampening=_double,
     nesterov=_bool, beta1=_double, beta2=_double, smoothing=_double, rate_decay=_double,
     epsilon=_double, weight_decay=_double, clip_norm=_double, ns=_double * 3, ns_steps=_u32,
     ns_epsilon=_double, muon_scale=_int, loss_scale=_double, scale_interval=_u32,
     scale_growth=_double, scale_backoff=_double)
-_Call = _structure(parts=_unsigned, learning_rate=_double, rate_at=_pointer, gradient_scale=_double,
+_Call = structure(parts=_unsigned, learning_rate=_double, rate_at=_pointer, gradient_scale=_double,
                    zero_gradients=_bool, offset=_size, bytes=_size)
-_State = _structure(step=_u64, skipped=_u64, norm=_double, loss_scale=_double, good_steps=_u32,
+_State = structure(step=_u64, skipped=_u64, norm=_double, loss_scale=_double, good_steps=_u32,
                     is_skipped=_u32)
 LastStep = collections.namedtuple("LastStep", [name for name, _ in _State._fields_])
 
@@ -261,6 +256,7 @@ class _Pass:
         self._mend()
         native, rate = self._native, self._follow()
         zeroes = self._zero_gradients and self._has_all()
+        lend_threads(torch.get_num_threads())
         _step(native.optimizer, ctypes.byref(_Call(
             learning_rate=rate, gradient_scale=gradient_scale, zero_gradients=zeroes)),
             native.stream())
