@@ -3,13 +3,14 @@
     python3 check_answers.py ASHLAR_REPLAY [SNAPSHOT...]
 
 The history of each snapshot, ../shared's if none is given, is done several times over, which makes
-steps of it. Then a line keeps a block of each step, or the blocks of one line and size get 5 % larger:
---diff and --assert name that line first. Other cases are made here. Output: TAP.
+steps of it. Then a line keeps a block of each step, or the blocks of one line and size get 5 % larger
+with each: --diff and --assert name that line first. Other cases are made here. Output: TAP.
 """
 
 import collections
 import functools
 import gzip
+import itertools
 import json
 import pathlib
 import pickle
@@ -65,19 +66,23 @@ class History:
 
     def repeated(self, leak=None, grow=None):
         """The events STEPS times. At the end of each time what it left is freed, but for the first block
-        of the line `leak`. Blocks of the line and size `grow` are 5 % larger, and lie elsewhere."""
-        fresh, live = FRESH, {}
+        of the line `leak`. Blocks of the line and size `grow` are 5 % larger each time; the first one
+        stays until the next time has its own. What is planted lies elsewhere."""
+        places, live, kept = itertools.count(FRESH, 1 << 32), {}, None
         for step in range(STEPS):
-            has_leaked = False
+            has_kept = False
             for e in self.events:
                 e, place, line = dict(e), e["addr"], self.labels[id(e["frames"])]
                 if e["action"] == "alloc":
-                    leaks = line == leak and not has_leaked
-                    if (line, e["size"]) == grow or leaks:
-                        e["addr"], fresh = fresh, fresh + (1 << 32)
-                        e["size"] = e["size"] * 21 // 20 if grow else e["size"]
-                    live[place] = None if leaks else e
-                    has_leaked = has_leaked or leaks
+                    grows = (line, e["size"]) == grow
+                    keeps = (grows or line == leak) and not has_kept
+                    if grows or keeps:
+                        e["addr"], e["size"] = next(places), e["size"] * (20 + grows * step) // 20
+                    if grows and keeps:
+                        yield from freed(kept)
+                        kept = e
+                    live[place] = None if keeps else e
+                    has_kept = has_kept or keeps
                 else:
                     block = live.get(place, e if step == 0 else None)
                     if block is None:  # kept, or of a time before
@@ -86,10 +91,13 @@ class History:
                     if e["action"] == "free_completed":
                         live.pop(place, None)
                 yield e
-            for e in filter(None, live.values()):
-                yield {**e, "action": "free_requested"}
-                yield {**e, "action": "free_completed"}
+            for e in live.values():
+                yield from freed(e)
             live.clear()
+
+
+def freed(block):
+    return [{**block, "action": f"free_{word}"} for word in ("requested", "completed") if block]
 
 
 def replay(*words):
@@ -112,26 +120,21 @@ def check_sums(answers):
         assert sum(row[1] for row in answers[cut]["rows"]) == answers["live_peak_bytes"], cut
 
 
-def check_leak(history, folder, line):
-    path = history.save(folder / "leak.pickle", leak=line)
+def check_planted(history, folder, line, **planted):
+    """Returns the bytes that a step leaves, and the rows of --diff."""
+    path = history.save(folder / "planted.pickle", **planted)
     status, errors, report = replay(path, "--assert", "grown<=0", "--junit", folder / "junit.xml")
-    assert status == 1 and len(errors) == 1 and f"{line} grows by" in errors[0], (line, errors)
+    assert status == 1 and len(errors) == 1 and f"{line} grows by" in errors[0], (planted, errors)
     answers = report["answers"][0]
     check_sums(answers)
-    assert answers["growth_by_line"]["rows"] == [[line, answers["grown_bytes"], 1]], line
+    assert answers["growth_by_line"]["rows"] == [[line, answers["grown_bytes"], 1]], planted
     failure = xml.etree.ElementTree.parse(folder / "junit.xml").find("testcase/failure")
     assert failure.get("message") in errors[0], failure.attrib
     status, errors, report = replay(folder / "base.pickle", path, "--diff", "--assert", "peak<=1B")
-    assert report[0]["changes"]["rows"][0][0] == line, (line, report[0]["changes"]["rows"][:3])
-    assert status == 1 and line in errors[0], (line, errors)
-
-
-def check_growth(history, folder, line, size):
-    path = history.save(folder / "grown.pickle", grow=(line, size))
-    rows = replay(folder / "base.pickle", path, "--diff")[2][0]["changes"]["rows"]
-    assert {row[0] for row in rows} == {line}, (line, rows[:3])
-    assert [row[1] for row in rows[:2]] == [None, size * 21 // 20], rows[:3]
-    assert rows[0][2] < rows[0][3], rows[0]
+    rows = report[0]["changes"]["rows"]
+    assert rows[0][:2] == [line, None] and rows[0][2] < rows[0][3], (planted, rows[:3])
+    assert status == 1 and f"{line} has" in errors[0], (planted, errors)
+    return answers["grown_bytes"], rows
 
 
 def check_snapshot(path, folder):
@@ -142,9 +145,12 @@ def check_snapshot(path, folder):
     assert base["steps"] == STEPS - 1 and base["live_peak_bytes"] == real["live_peak_bytes"], base
     sites = history.sites()
     for line, size in (sites[0], sites[len(sites) // 2], sites[-1]):
-        check_leak(history, folder, line)
+        check_planted(history, folder, line, leak=line)
         if size >= 20:
-            check_growth(history, folder, line, size)
+            grown, rows = check_planted(history, folder, line, grow=(line, size))
+            larger = {size * (20 + step) // 20 for step in range(1, STEPS)}
+            assert grown >= size // 20 and {row[0] for row in rows} == {line}, (grown, rows[:3])
+            assert {row[1] for row in rows} - {size} == {None, *larger}, (size, rows)
 
 
 def event(action, address, size, line=1, note="", file="/x/run/train.py"):
@@ -155,10 +161,11 @@ def event(action, address, size, line=1, note="", file="/x/run/train.py"):
 
 
 def check_peak(folder):
-    """Own frames, nodes of autograd, metadata and annotations; a block that a stream still has."""
+    """Own frames, nodes of autograd, metadata, annotations; a block a stream has; later blocks."""
     events = [event("segment_alloc", 0, 20 * MIB), event("alloc", 0, 3 * MIB), event("alloc", 4 * MIB, MIB, 2, "m"),
               event("free_requested", 4 * MIB, MIB, 2), event("alloc", 8 * MIB, 2 * MIB, 0),
-              event("alloc", 12 * MIB, 512, 0)]  # fmt: skip
+              event("alloc", 12 * MIB, 512, 0), event("free_completed", 8 * MIB, 2 * MIB, 0),
+              event("alloc", 16 * MIB, MIB)]  # fmt: skip
     events[5]["frames"] = [{"filename": "??", "line": 0, "name": name} for name in
                            ("at::_ops::mul::call(x)", "torch::autograd::generated::MulBackward0_apply_f()")]
     for i, e in enumerate(events):

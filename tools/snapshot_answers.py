@@ -15,12 +15,12 @@ finish does not count, so that every run of a program gives the same figures.
 """
 
 import argparse
+import bisect
 import collections
-import itertools
 import json
 import re
 import sys
-import xml.etree.ElementTree
+from xml.etree import ElementTree
 
 import snapshot_events
 
@@ -28,8 +28,8 @@ ROWS, SIZES, OOMS = 10, 4, 8  # shown to people: of a list, of a line in --diff,
 BORDERS = 300  # more steps are thinned out
 NOT_OWN = re.compile(r'(site|dist)-packages/|/torch/|/lib/python3|torchinductor_|<frozen|<eval_with_key>')
 NODES = r'(\w*(?:Backward|AccumulateGrad)\w*?)(?:_apply\w*)?\b', r'at::_ops::(\w+)'  # in functions of C++
+BLOCKS = {'alloc', 'free_requested', 'free_completed'}
 LIMIT = re.compile(r'\s*(peak|grown|reserved|live)\s*<=\s*(?:(\d+)(B|KiB|MiB|GiB|TiB)|0)\s*')
-TAKES = {'segment_alloc': 1, 'segment_map': 1, 'segment_free': -1, 'segment_unmap': -1}
 UNITS = 'B', 'KiB', 'MiB', 'GiB', 'TiB'
 
 
@@ -63,11 +63,10 @@ def label_of(frame):
 
 def shares_of(blocks):
     """Of pairs (what, bytes): what, bytes and blocks, most bytes first."""
-    sums = {}
+    sums = collections.defaultdict(lambda: [0, 0])
     for what, size in blocks:
-        held = sums.setdefault(what, [0, 0])
-        held[0] += size
-        held[1] += 1
+        sums[what][0] += size
+        sums[what][1] += 1
     return sorted(((what, *held) for what, held in sums.items()), key=lambda row: (-row[1], row[0]))
 
 
@@ -85,12 +84,13 @@ class Answers:
         frames = [frame_of(stack) for stack in stacks] + [('', 0, 'before the history')]
         self.line_of = [label_of(frame) for frame in frames]
         self.frames = dict(zip(self.line_of, frames))
-        self.borders, self.stride, self.steps_by = self.find_steps()
+        self.borders, self.steps_by = self.find_steps()
+        self.stride = len(self.borders) // BORDERS + 1
+        self.borders = self.borders[::self.stride]
         self.steps = max(len(self.borders) - 1, 0) * self.stride
-        self.walk()
+        blocks = self.walk()
         self.growth = sorted(self.find_growth(), key=lambda row: (-row[1], row[0]))
         self.grown = sum(row[1] for row in self.growth)
-        blocks = self.blocks_at_peak()
         self.by_line = shares_of((line, size) for line, size, _ in blocks)
         self.by_note = shares_of((note, size) for _, size, note in blocks)
         self.by_size = shares_of((size, size) for _, size, _ in blocks)
@@ -99,102 +99,118 @@ class Answers:
             self.at_peak[line, size] += size
 
     def find_steps(self):
-        """The events at which steps begin: an annotation or, without any, a line that allocates at equal
-        distances nearly all the time. The one that comes least often: others are parts of steps."""
-        actions, stacks, marks = self.memory.events[0], self.memory.events[4], collections.defaultdict(list)
+        """The events at which steps begin, and what tells: an annotation or, without any, a line. Of
+        those that come again the one that comes least often: others are parts of steps."""
+        marks = collections.defaultdict(list)
         for at, stage, name in self.memory.annotations:
-            if stage == 'START' and at < len(actions) and at not in marks[name][-1:]:
+            if stage == 'START' and at < len(self.memory.events) and at not in marks[name][-1:]:
                 marks[name].append(at)
-        found = min(((len(at), at, f'annotation {name}') for name, at in marks.items() if len(at) >= 3),
-                    default=None)  # fmt: skip
-        allocations = [] if found else [i for i, action in enumerate(actions) if action == 'alloc']
-        marks.clear()
+        often = [(len(at), at, f'annotation {name}') for name, at in marks.items() if len(at) >= 3]
+        return min(often)[1:] if often else self.find_period()
+
+    def find_period(self):
+        """The same, by a line that allocates at equal distances nearly all the time."""
+        allocations = [i for i, event in enumerate(self.memory.events) if event[0] == 'alloc']
+        marks = collections.defaultdict(list)
         for ordinal, i in enumerate(allocations):
-            marks[self.line_of[stacks[i]]].append(ordinal)
+            marks[self.line_of[self.memory.events[i][4]]].append(ordinal)
         for line, at in sorted(marks.items(), key=lambda mark: (len(mark[1]), mark[1])):
             gaps = sorted(b - a for a, b in zip(at, at[1:]))
             gap = gaps[len(gaps) // 2] if len(gaps) >= 2 else 0
             regular = sum(gap - gap // 5 <= g <= gap + gap // 4 for g in gaps)
-            if gap > 1 and 4 * regular >= 3 * len(gaps) and at[-1] - at[0] + gap >= 0.7 * len(allocations):
-                found = 0, [allocations[n] for n in at], f'every {gap} allocations, at {line}'
-                break
-        _, at, by = found or (0, [], '')
-        stride = len(at) // BORDERS + 1
-        return at[::stride], stride, by
+            is_nearly_all = at[-1] - at[0] + gap >= 0.7 * len(allocations)
+            if gap > 1 and 4 * regular >= 3 * len(gaps) and is_nearly_all:
+                return [allocations[n] for n in at], f'every {gap} allocations, at {line}'
+        return [], ''
 
     def walk(self):
-        """Go through the history, in the order of the program."""
+        """Go through the history in the program's order; what is live before it is allocated first.
+        Returns line, size and annotation of each block that is live at the peak."""
         line_of, begin, borders = self.line_of, [], iter(self.borders)
         lines = {line: [0, 0] for line in self.frames}  # bytes now, and at most
-        sites = {}  # of lines and sizes, the same
-        held, waiting = {}, {}  # live blocks: size, line, site; sizes of those that streams have yet
-        live = pending = reserved = peak = completed = peak_at = completed_at = 0
-        ranges, cuts = collections.Counter(), set()  # reserved: ends; beginnings no block lies across
+        sites = collections.defaultdict(lambda: [0, 0])  # of lines and sizes, the same
+        held, gone = {}, []  # live blocks; those that were live at the peak and no longer are
+        waiting = {}  # sizes of blocks that streams have yet
+        memory = snapshot_events.Memory()
+        live = reserved = peak = completed = peak_at = completed_at = 0
         self.samples, self.ooms, self.oom_count = [], [], 0
-        for (at, size, *_, is_expandable), blocks in self.memory.first:
-            reserved += size
-            ranges.update({at: 1})
-            ranges.subtract({at + size: 1})
-            cuts.update(() if is_expandable else (at,))
+        for segment, blocks in self.memory.first:
+            memory.add(segment)
+            reserved += segment[1]
             for at, _, size, state, stack in blocks:
                 if state == 'active':
-                    begin.append((-1, 'alloc', at, size, stack or -1))
+                    begin.append(('alloc', at, size, 0, stack or -1, '', ''))
                 elif state == 'pending':
-                    waiting[at], pending = size, pending + size
-        reserved_peak, completed, border = reserved, pending, next(borders, None)
-        actions, addresses, sizes, _, stacks, _, _ = self.memory.events
-        events = zip(itertools.count(), actions, addresses, sizes, stacks)
-        for i, action, at, size, stack in itertools.chain(begin, events):
+                    waiting[at] = size
+        pending = completed = sum(waiting.values())
+        reserved_peak, border = reserved, next(borders, None)
+        events = enumerate(begin + self.memory.events, -len(begin))
+        for i, (action, at, size, stream, stack, pool, note) in events:
             if i == border:
                 border = next(borders, None)
                 self.samples.append([line[0] for line in lines.values()])
-            if action == 'alloc':
-                if at in waiting:
-                    pending -= waiting.pop(at)  # the history leaves its completion out
-                key = line_of[stack], size
-                site = sites.get(key)
-                if site is None:
-                    site = sites[key] = [0, 0]
-                line = lines[key[0]]
-                held[at] = size, line, site
-                site[0] = now = site[0] + size
-                if now > site[1]:
-                    site[1] = now
-                line[0] = now = line[0] + size
-                if now > line[1]:
-                    line[1] = now
-                live += size
-                if live > peak:
-                    peak, peak_at = live, i + 1
-                if live + pending > completed:
-                    completed, completed_at = live + pending, i + 1
-            elif action in ('free_requested', 'free_completed'):
-                if at in held:
-                    size, line, site = held.pop(at)
-                    site[0] -= size
-                    line[0] -= size
-                    live -= size
-                    if action == 'free_requested':
-                        waiting[at] = size
-                        pending += size
-                elif action == 'free_completed':
+            if action in BLOCKS:
+                old = held.pop(at, None)
+                if old:
+                    since, _, _, old_size, line, site = old
+                    live -= old_size
+                    line[0] -= old_size
+                    site[0] -= old_size
+                    if since < peak_at:
+                        gone.append(old)
+                if action == 'alloc':
+                    pending -= waiting.pop(at, 0)  # where the history leaves its completion out
+                    label = line_of[stack]
+                    line, site = lines[label], sites[label, size]
+                    held[at] = i, note, label, size, line, site
+                    live += size
+                    for sums in line, site:
+                        sums[0] += size
+                        if sums[0] > sums[1]:
+                            sums[1] = sums[0]
+                    if live > peak:
+                        peak, peak_at = live, i + 1
+                        gone.clear()
+                    if live + pending > completed:
+                        completed, completed_at = live + pending, i + 1
+                elif old and action == 'free_requested':
+                    waiting[at] = old_size
+                    pending += old_size
+                elif not old and action == 'free_completed':
                     pending -= waiting.pop(at, 0)
-            elif action in TAKES:
-                reserved += TAKES[action] * size
+            elif action in snapshot_events.TAKES:
+                memory.take(at, size, stream, pool, action == 'segment_map')
+                reserved += size
                 reserved_peak = max(reserved_peak, reserved)
-                ranges[at] += TAKES[action]
-                ranges[at + size] -= TAKES[action]
-                cuts.update((at,) if action == 'segment_alloc' else ())
+            elif action in snapshot_events.GIVES:
+                memory.give(at, size)
+                reserved -= size
             elif action == 'oom':  # `at` is what was free on the device
                 self.oom_count += 1
                 if self.oom_count <= OOMS:
-                    blocks = [*((at, block[0]) for at, block in held.items()), *waiting.items()]
-                    hole = largest_hole(ranges, cuts, blocks)
+                    blocks = [*((at, block[3]) for at, block in held.items()), *waiting.items()]
+                    hole = largest_hole(memory.segments, sorted(blocks))
                     self.ooms.append((line_of[stack], i, size, live, reserved, at, hole))
-        self.live, self.peak, self.peak_at, self.reserved = live, peak, peak_at, reserved
-        self.reserved_peak, self.completed, self.completed_at = reserved_peak, completed, completed_at
+        self.live, self.peak, self.peak_at, self.reserved = live, peak, max(peak_at, 0), reserved
+        self.reserved_peak, self.completed = reserved_peak, completed
+        self.completed_at = max(completed_at, 0)
         self.most = {key: most for key, (_, most) in sites.items() if key[1] > 0}
         self.most.update(((line, None), most) for line, (_, most) in lines.items())
+        note_at = self.annotations()
+        return [(line, size, note or note_at(i)) for i, note, line, size, *_ in
+                (*gone, *held.values()) if i < peak_at]
+
+    def annotations(self):
+        """A function that tells the innermost annotation around an event."""
+        opened, begins, names = ['none'], [], ['none']
+        for at, stage, name in self.memory.annotations:
+            if stage == 'START':
+                opened.append(name)
+            elif opened[-1] == name and len(opened) > 1:
+                opened.pop()
+            begins.append(at)
+            names.append(opened[-1])
+        return lambda i: names[bisect.bisect(begins, i)]
 
     def find_growth(self):
         """What lines have more at each border of a third of the steps than at any of the third before:
@@ -207,27 +223,6 @@ class Answers:
                     for a, b in zip(thirds, thirds[1:])]
             if min(each) > 0:
                 yield line, min(each), 1
-
-    def blocks_at_peak(self):
-        """Line, size and annotation of each block that is live at the peak: its own metadata or, without
-        any, the innermost annotation around it."""
-        held = {at: (self.line_of[stack or -1], size, 'none') for _, blocks in self.memory.first
-                for at, _, size, state, stack in blocks if state == 'active'}  # fmt: skip
-        actions, addresses, sizes, _, stacks, _, notes = self.memory.events
-        annotations, opened = collections.defaultdict(list), ['none']
-        for at, *annotation in self.memory.annotations:
-            annotations[at].append(annotation)
-        for i in range(self.peak_at):
-            for stage, name in annotations.get(i, ()):
-                if stage == 'START':
-                    opened.append(name)
-                elif opened[-1] == name and len(opened) > 1:
-                    opened.pop()
-            if actions[i] == 'alloc':
-                held[addresses[i]] = self.line_of[stacks[i]], sizes[i], notes[i] or opened[-1]
-            elif actions[i] in ('free_requested', 'free_completed'):
-                held.pop(addresses[i], None)
-        return [*held.values()]
 
     def text(self):
         until = f'; {size_text(self.completed)} until streams are done' * (self.completed != self.peak)
@@ -288,15 +283,13 @@ def text_of_oom(line, event, request, live, reserved, free, hole):
            'there is room for all of it, but not in one piece: see the table for others')  # fmt: skip
 
 
-def largest_hole(ranges, cuts, blocks):
-    """The largest range of reserved memory without a block in it."""
-    edges = [(at, change) for at, change in ranges.items() if change] + [(at, 0) for at in cuts]
-    for at, size in blocks:
-        edges += (at, -1), (at - -size // snapshot_events.GRAIN * snapshot_events.GRAIN, 1)
-    hole = depth = begin = 0
-    for at, change in sorted(edges):
-        hole = max(hole, at - begin) if depth == 1 else hole
-        begin, depth = at, depth + change
+def largest_hole(segments, blocks):
+    """The largest range of a segment without a block in it."""
+    grain, hole = snapshot_events.GRAIN, 0
+    for begin, size, *_ in segments:
+        inside = blocks[bisect.bisect(blocks, (begin,)):bisect.bisect(blocks, (begin + size,))]
+        ends = [begin] + [at - -size // grain * grain for at, size in inside]
+        hole = max(hole, *(b - a for a, b in zip(ends, [at for at, _ in inside] + [begin + size])))
     return hole
 
 
@@ -378,9 +371,9 @@ def answer(options, histories):
     """The lines of all records."""
     record = lambda word, text: f'{word}\t{snapshot_events.text_of(text)}\n'
     yield from ('ashlar-events/1\n',) if options.diff else histories[0].records()
-    suite, objects = xml.etree.ElementTree.Element('testsuite', name='ashlar-replay'), []
+    suite, objects = ElementTree.Element('testsuite', name='ashlar-replay'), []
     *older, newest = histories
-    used = [d for d, memory in newest.devices.items() if memory.first or memory.events[0]]
+    used = [d for d, memory in newest.devices.items() if memory.first or memory.events]
     for device in used or [0]:
         both = [Answers(path, device, history.devices.get(device, snapshot_events.Memory()), history.stacks)
                 for path, history in zip(options.snapshots, histories)]
@@ -389,19 +382,16 @@ def answer(options, histories):
         objects.append((diff or both[-1]).json())
         for limit in options.limits:
             name, wrong = f'{both[-1].name}, device {device}', failure(limit, both[-1], diff)
-            case = xml.etree.ElementTree.SubElement(suite, 'testcase', classname=printable(name), name=limit)
+            case = ElementTree.SubElement(
+                suite, 'testcase', classname=snapshot_events.printable(name), name=limit)
             if wrong:
-                xml.etree.ElementTree.SubElement(case, 'failure', message=printable(wrong))
+                ElementTree.SubElement(case, 'failure', message=snapshot_events.printable(wrong))
                 yield record('failed', f'{name}: {limit}: {wrong}')
     yield record('answers', json.dumps(objects))
     if options.junit:
         suite.set('tests', str(len(suite)))
         suite.set('failures', str(len(suite.findall('testcase/failure'))))
-        xml.etree.ElementTree.ElementTree(suite).write(options.junit, 'utf-8', xml_declaration=True)
-
-
-def printable(text):
-    return ''.join(c if c.isprintable() else '?' for c in text)
+        ElementTree.ElementTree(suite).write(options.junit, 'utf-8', xml_declaration=True)
 
 
 def main(arguments):

@@ -8,7 +8,6 @@ record a line, fields between TABs; in texts \\ TAB and newline are \\\\ \\t \\n
 
     ashlar-events/1
     setting  NAME VALUE               of the allocator; roundup_power2_divisions as roundup.1 roundup.2 ...
-    setting  history_cut 1            stacks were recorded before the first event that is there
     setting  history_missing N        so many events do not fit to the segments: others are missing
     segment  DEVICE ADDRESS SIZE STREAM small|large POOL:POOL EXPANDABLE     where the history begins
     block    DEVICE ADDRESS SIZE REQUESTED active|pending|inactive           all of these segments
@@ -38,8 +37,8 @@ SMALL_SEGMENT = 2 << 20  # these have this size. Of the others no rest up to SMA
 LARGE_SEGMENT = 20 << 20  # and where they are expandable, they grow by this size.
 STATES = {'active_allocated': 'active', 'active_pending_free': 'pending',
           'active_awaiting_free': 'pending', 'inactive': 'inactive'}
-ACTIONS = frozenset(('alloc', 'free_requested', 'free_completed', 'segment_alloc', 'segment_free',
-                     'segment_map', 'segment_unmap', 'oom', 'snapshot', 'annotate'))
+TAKES, GIVES = {'segment_alloc', 'segment_map'}, {'segment_free', 'segment_unmap'}
+ACTIONS = {'alloc', 'free_requested', 'free_completed', 'oom', 'snapshot', 'annotate'} | TAKES | GIVES
 BROKEN = TypeError, ValueError, LookupError, AttributeError  # of what PyTorch would not write
 ESCAPES = {0: '?', ord('\t'): '\\t', ord('\n'): '\\n', ord('\\'): '\\\\'}
 
@@ -52,17 +51,15 @@ class PlainUnpickler(pickle.Unpickler):
     def find_class(self, module, name):
         raise Refused(f'it asks for {module}.{name}, and a snapshot has no classes; nothing was run')
 
-    def persistent_load(self, pid):
-        raise Refused('it asks for an object outside of the file')
-
 
 @contextlib.contextmanager
 def reading(where):
-    """Say where there is what PyTorch would not write. where() names the place."""
+    """Say where there is what PyTorch would not write."""
     try:
         yield
     except BROKEN as wrong:
-        raise Refused(f'{where()} is not as PyTorch writes it ({type(wrong).__name__}: {wrong})') from None
+        why = f'{type(wrong).__name__}: {wrong}'
+        raise Refused(f'{where} is not as PyTorch writes it ({why})') from None
 
 
 def text_of(value):
@@ -102,17 +99,16 @@ class Stacks:
 
 
 class Memory:
-    """A device's segments, in order, and what is in use of them, at one time. A segment is (address, size,
-    stream, kind, pool, is_expandable). A block in use is (size, requested, state, stack); of one that was
-    freed only the request is known, and -size counts the events from its free to the end. When all is
-    undone, `first` has the segments with their blocks, and `events` the columns of the history: actions,
-    addresses, sizes, streams, stacks, pools, notes; an annotation is the number of the event behind it,
+    """A device's segments, in order, and what is in use of them, at one time. A segment is (address,
+    size, stream, kind, pool, is_expandable). A block in use is (size, requested, state, stack); of one
+    that was freed only the request is known, and -size counts the events from its free to the end.
+    When all is undone, `first` has the segments with their blocks, and `events` the history: (action,
+    address, size, stream, stack, pool, note). An annotation is the number of the event behind it,
     "START" or "END", and its name."""
 
     def __init__(self):
         self.segments, self.live, self.missing = [], {}, 0
-        self.recorded = set()  # segments that were taken while stacks were recorded
-        self.first, self.events, self.annotations = [], [[] for _ in range(7)], []
+        self.first, self.events, self.annotations = [], [], []
 
     def find(self, address):
         i = bisect.bisect(self.segments, (address, MOST + 1))
@@ -126,23 +122,25 @@ class Memory:
         self.segments[i:i] = [segment] * is_free
         return is_free
 
-    def undo(self, action, address, size, stream, pool):
-        """Undo what happened to a range of a segment; pieces of an expandable one that meet are one."""
-        end, old = address + size, self.find(address)
-        if action in ('segment_alloc', 'segment_map') and old and end <= old[0] + old[1]:
-            self.segments.remove(old)
-            self.add((old[0], address - old[0], *old[2:]))
-            self.add((end, old[0] + old[1] - end, *old[2:]))
-        elif action in ('segment_free', 'segment_unmap'):
-            new = address, size, stream, None, pool, action == 'segment_unmap'
-            for near in self.find(address - 1), self.find(end):
-                is_beside = near and end in (near[0], near[0] + near[1] + size)
-                if is_beside and near[5] and new[5] and near[2] == stream:
-                    self.segments.remove(near)
-                    new = min(near[0], new[0]), near[1] + new[1], *near[2:]
-            self.missing += not self.add(new)
-        else:
-            self.missing += action in ('segment_alloc', 'segment_map')
+    def take(self, address, size, stream, pool, is_expandable):
+        """Add a range; pieces of an expandable segment that meet are one."""
+        new, end = (address, size, stream, None, pool, is_expandable), address + size
+        for near in self.find(address - 1), self.find(end):
+            is_beside = near and end in (near[0], near[0] + near[1] + size)
+            if is_beside and near[5] and is_expandable and near[2] == stream:
+                self.segments.remove(near)
+                new = min(near[0], new[0]), near[1] + new[1], *near[2:]
+        return self.add(new)
+
+    def give(self, address, size):
+        """Remove a range of a segment; what lies before and behind it stays. False: there is none."""
+        old, end = self.find(address), address + size
+        if old is None or end > old[0] + old[1]:
+            return False
+        self.segments.remove(old)
+        self.add((old[0], address - old[0], *old[2:]))
+        self.add((end, old[0] + old[1] - end, *old[2:]))
+        return True
 
     def layout(self, settings, later):
         """Yield each segment with all of its blocks. later: the allocations above SMALL from here on,
@@ -181,13 +179,12 @@ class Memory:
                 if left > block[5] and address > block[0] + block[1]:
                     block[1] = address - block[0]
         for segment in self.segments:
-            at, all_of_it = segment[0], []
+            at, filled = segment[0], []
             for block in blocks[at] + [[sum(segment[:2]), 0]]:
-                if block[0] > at:
-                    all_of_it.append((at, block[0] - at, 0, 'inactive', 0))
+                filled += [(at, block[0] - at, 0, 'inactive', 0)] * (block[0] > at)
+                filled.append(block[:5])
                 at = block[0] + block[1]
-                all_of_it.append(block[:5])
-            yield segment, all_of_it[:-1]
+            yield segment, filled[:-1]
 
 
 def rounding(settings):
@@ -208,10 +205,9 @@ def setting_records(settings):
     for name, value in settings.items():
         if name == 'roundup_power2_divisions' and isinstance(value, dict):
             yield from setting_records({f'roundup.{key}': v for key, v in value.items()})
-        elif isinstance(value, str):
-            yield f'setting\t{text_of(name)}\t{text_of(value)}'
-        elif isinstance(value, float) or isinstance(value, int) and -MOST <= value <= MOST:
-            yield f'setting\t{text_of(name)}\t{int(value) if isinstance(value, bool) else value}'
+        elif isinstance(value, (str, float)) or isinstance(value, int) and -MOST <= value <= MOST:
+            value = int(value) if isinstance(value, bool) else value
+            yield f'setting\t{text_of(name)}\t{text_of(str(value))}'
 
 
 def read_segment(record, memory, stacks):
@@ -219,8 +215,6 @@ def read_segment(record, memory, stacks):
     at, kind = number_of(record, 'address'), record.get('segment_type', 'large')
     segment = (at, number_of(record, 'total_size'), number_of(record, 'stream', 0), kind,
                pool_of(record.get('segment_pool_id')), record.get('is_expandable') is True)
-    if record.get('frames'):
-        memory.recorded.add(at)
     for block in record['blocks']:
         older = (block.get('history') or [{}])[0]  # of versions up to 2.1
         state, size = STATES[block['state']], number_of(block, 'size')
@@ -235,14 +229,15 @@ def read_segment(record, memory, stacks):
         raise ValueError('of no kind, not of the size of its blocks, or where another one lies')
 
 
-def columns_of(trace, stacks):
-    """The columns of Memory.events, and that of times."""
+def events_of(trace, stacks):
+    """The events as Memory has them, and their times. Column by column: that is fast."""
     actions = [event['action'] for event in trace]
     addresses = [event['device_free' if event['action'] == 'oom' else 'addr'] for event in trace]
     sizes = [event['size'] for event in trace]
     streams, times = ([event.get(key, 0) for event in trace] for key in ('stream', 'time_us'))
     notes = [event.get('user_metadata') or '' for event in trace]
-    pools, frames = [event.get('pool_id') for event in trace], [event.get('frames', ()) for event in trace]
+    pools = [event.get('pool_id') for event in trace]
+    frames = [event.get('frames', ()) for event in trace]
     for numbers in (addresses, sizes, streams, times) if trace else ():
         if set(map(type, numbers)) != {int} or min(numbers) < 0 or max(numbers) > MOST:
             raise ValueError('a number out of range')
@@ -250,15 +245,14 @@ def columns_of(trace, stacks):
         raise ValueError('an action that is not known, or metadata that is no text')
     pool_by_pair = {pair: pool_of(pair) for pair in set(pools)}
     by_id = {i: stacks.find(f) for i, f in {id(f): f for f in frames}.items()}
-    return [actions, addresses, sizes, streams, [by_id[id(f)] for f in frames],
-            [pool_by_pair[pair] for pair in pools], notes], times
+    return [*zip(actions, addresses, sizes, streams, [by_id[id(f)] for f in frames],
+                 [pool_by_pair[pair] for pair in pools], notes)], times
 
 
 def undo_history(memory):
     """Undo the events, the last one first. Returns the allocations that Memory.layout() wants."""
-    large, live, missing, left, actions = [], memory.live, 0, 0, memory.events[0]
-    for action, address, size, stream, pool in zip(*(map(reversed, (*memory.events[:4], memory.events[5])))):
-        left += 1
+    large, live, missing = [], memory.live, 0
+    for left, (action, address, size, stream, _, pool, _) in enumerate(reversed(memory.events), 1):
         if action == 'alloc':
             missing += live.pop(address, None) is None
             if size > SMALL:
@@ -269,9 +263,12 @@ def undo_history(memory):
         elif action == 'free_requested':
             old = live.get(address, (-left, 0, 0, 0))
             live[address] = old[0], size, 'active', old[3]
-        else:
-            memory.undo(action, address, size, stream, pool)
+        elif action in TAKES:
+            missing += not memory.give(address, size)
+        elif action in GIVES:
+            missing += not memory.take(address, size, stream, pool, action == 'segment_unmap')
     memory.missing += missing
+    actions = {event[0] for event in memory.events}
     if 'free_completed' in actions and 'free_requested' not in actions:  # PyTorch left them out
         live.update((at, (*b[:2], 'active', b[3])) for at, b in live.items())
     return reversed(large)
@@ -284,35 +281,32 @@ class History:
         if not isinstance(snapshot, dict) or not isinstance(snapshot.get('segments'), list):
             raise Refused('it has no "segments": torch.cuda.memory._dump_snapshot() writes them')
         stacks, self.devices, annotations = Stacks(), {}, {}
-        with reading(lambda: 'it'):
+        with reading('it'):
             settings, traces = snapshot.get('allocator_settings', {}), snapshot.get('device_traces', [])
             self.settings = [*setting_records(settings)]
             for record in snapshot.get('external_annotations', []):
                 device, stage, name = max(0, record['device']), str(record['stage']), str(record['name'])
                 annotations.setdefault(device, []).append((number_of(record, 'time_us'), stage, name))
             for i, record in enumerate(snapshot['segments']):
-                with reading(lambda: f'segment {i}'):
+                with reading(f'segment {i}'):
                     memory = self.devices.setdefault(number_of(record, 'device', 0), Memory())
                     read_segment(record, memory, stacks)
             for device in sorted({*range(len(traces)), *self.devices, *annotations}):
-                self.add(device, traces[device] if device < len(traces) else [],
-                         sorted(annotations.get(device, ()), key=lambda a: a[0]), settings, stacks)
-        self.stacks, memories = stacks.all, self.devices.values()
-        missing = sum(memory.missing for memory in memories)
-        is_cut = any(memory.events[0] and (any(block[3] for block in memory.live.values()) or
-                                           memory.recorded.intersection(s[0] for s in memory.segments))
-                     for memory in memories)  # fmt: skip
-        self.settings += ['setting\thistory_cut\t1'] * is_cut
+                marks = sorted(annotations.get(device, ()), key=lambda mark: mark[0])
+                trace = traces[device] if device < len(traces) else []
+                self.add(device, trace, marks, settings, stacks)
+        self.stacks = stacks.all
+        missing = sum(memory.missing for memory in self.devices.values())
         self.settings += [f'setting\thistory_missing\t{missing}'] * (missing > 0)
 
     def add(self, device, trace, annotations, settings, stacks):
         memory = self.devices.setdefault(device, Memory())
         try:
-            memory.events, times = columns_of(trace, stacks)
+            memory.events, times = events_of(trace, stacks)
         except BROKEN:
             for i, event in enumerate(trace):
-                with reading(lambda: f'event {i} of device {device}'):
-                    columns_of([event], stacks)
+                with reading(f'event {i} of device {device}'):
+                    events_of([event], stacks)
             raise
         trace.clear()
         memory.annotations = [(bisect.bisect_left(times, time), *a) for time, *a in annotations]
@@ -328,7 +322,7 @@ class History:
                 for at, size, requested, state, _ in blocks:
                     yield f'block\t{device}\t0x{at:x}\t{size}\t{requested}\t{state}\n'
         for device, memory in self.devices.items():
-            for action, at, size, stream, stack, pool, _ in zip(*memory.events):
+            for action, at, size, stream, stack, pool, _ in memory.events:
                 if action not in ('snapshot', 'annotate'):
                     yield f'event\t{device}\t{action}\t0x{at:x}\t{size}\t{stream}\t{stack}\t{pool}\n'
 
@@ -353,20 +347,22 @@ def set_limits(paths):
         resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
+def printable(text):
+    return ''.join(c if c.isprintable() else '?' for c in text)
+
+
 def say(path, wrong):
-    text = ' '.join(f'snapshot_events.py: {path}: {wrong}'.split())
-    text = ''.join(c if c.isprintable() else '?' for c in text)[:400]
+    text = printable(' '.join(f'snapshot_events.py: {path}: {wrong}'.split()))[:400]
     os.write(2, text.encode('utf-8', 'replace') + b'\n')
     return 1
 
 
 def work(paths, use):
     """Returns the exit status."""
-    path = paths[0]
+    path, histories = paths[0], []
     try:
         set_limits(paths)
         gc.disable()  # nothing of a snapshot points back
-        histories = []
         for path in paths:
             histories.append(History(read(path)))
         return use(*histories)
