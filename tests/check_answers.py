@@ -17,8 +17,9 @@ import pickle
 import subprocess
 import sys
 import tempfile
-import traceback
 import xml.etree.ElementTree
+
+import tap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 STEPS = 6
@@ -237,6 +238,11 @@ def check_command(folder):
         assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done
 
 
+def in_a_folder(check):
+    with tempfile.TemporaryDirectory() as folder:
+        check(pathlib.Path(folder))
+
+
 def main():
     shared = (ROOT.parent / "shared" / "traces" / "snapshots").glob("*.pickle.gz")
     cases = {"the_peak_is_cut_by_line_and_annotation": check_peak, "a_failed_request_has_its_hole": check_oom,
@@ -244,18 +250,7 @@ def main():
     for path in sorted(map(pathlib.Path, sys.argv[2:] or shared)):
         name = f"what_is_planted_in_{path.name.split('.')[0]}_is_named_first"
         cases[name] = functools.partial(check_snapshot, path)
-    failed = 0
-    print(f"1..{len(cases)}")
-    for number, (name, check) in enumerate(cases.items(), 1):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                check(pathlib.Path(folder))
-                print(f"ok {number} - {name}")
-            except Exception:
-                traceback.print_exc()
-                failed = 1
-                print(f"not ok {number} - {name}")
-    return failed
+    return tap.run([(name, functools.partial(in_a_folder, check)) for name, check in cases.items()])
 
 
 if __name__ == "__main__":

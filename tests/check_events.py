@@ -18,7 +18,8 @@ import pickle
 import random
 import sys
 import tempfile
-import traceback
+
+import tap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOOL = ROOT / "tools" / "snapshot_events.py"
@@ -361,25 +362,22 @@ def check_broken(scratch):
         said_of(pickle.dumps(changed), scratch)
 
 
+def check_all(check, items):
+    for item in items:
+        check(item)
+
+
 def main():
     shared = (ROOT.parent / "shared" / "traces" / "snapshots").glob("*.pickle.gz")
-    failed, real = 0, sorted(map(pathlib.Path, sys.argv[1:] or shared))
+    real = sorted(map(pathlib.Path, sys.argv[1:] or shared))
     with tempfile.TemporaryDirectory() as folder:
         scratch = pathlib.Path(folder)
-        cases = {"a_beginning_is_found_for_each_version": lambda: [check_versions(s) for s in range(10)],
-                 "hostile_pickles_get_one_line": lambda: check_hostile(scratch),
-                 "broken_snapshots_get_one_line": lambda: check_broken(scratch),
-                 "real_histories_end_where_they_should": lambda: [check_real(p) for p in real]}  # fmt: skip
-        print(f"1..{len(cases)}")
-        for number, (name, check) in enumerate(cases.items(), 1):
-            try:
-                check()
-                print(f"ok {number} - {name}" + " # SKIP no ../shared" * ("real" in name and not real))
-            except Exception:
-                traceback.print_exc()
-                failed = 1
-                print(f"not ok {number} - {name}")
-    return failed
+        return tap.run([
+            ("a_beginning_is_found_for_each_version", lambda: check_all(check_versions, range(10))),
+            ("hostile_pickles_get_one_line", lambda: check_hostile(scratch)),
+            ("broken_snapshots_get_one_line", lambda: check_broken(scratch)),
+            ("real_histories_end_where_they_should",
+             lambda: check_all(check_real, real) if real else "no ../shared")])
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """cases.py - what the tests of the Python package share: the package of this tree on the libraries of
 $ASHLAR_BUILD, a Python that has PyTorch ($ASHLAR_TORCH_PYTHON, or this one), and cases that print TAP."""
 
+import functools
 import os
 import sys
-import traceback
 
 SOURCE = os.environ.get("ASHLAR_SOURCE") or os.path.abspath(__file__ + "/../../..")
 BUILD = os.environ.get("ASHLAR_BUILD") or SOURCE + "/build/dev"
-FOLDERS = [SOURCE + "/tools/python", SOURCE + "/allocator/dropin", SOURCE + "/tests/python"]
+FOLDERS = [SOURCE + folder for folder in (
+    "/tools/python", "/allocator/dropin", "/tests/python", "/tests")]
 os.environ["ASHLAR_LIBRARY"] = BUILD + "/libashlar.so"
 os.environ["PYTHONPATH"] = ":".join(FOLDERS) # of processes that a test starts
 sys.path[:0] = FOLDERS
@@ -21,6 +22,7 @@ try:
 except ImportError:
     print("1..0 # skip there is no PyTorch")
     sys.exit(0)
+import tap
 
 CASES = []
 
@@ -50,16 +52,11 @@ def refusal(kind, function, *arguments, **options):
 def run():
     """Run the cases, or those whose names are arguments, and end."""
     torch.set_num_threads(1) # the tensors are small
-    failed, chosen = 0, [c for c in CASES if len(sys.argv) < 2 or c.__name__ in sys.argv[1:]]
-    for number, function in enumerate(chosen, 1):
+
+    def seeded(number, function):
         torch.manual_seed(number)
-        try:
-            function()
-            print("ok %d - %s" % (number, function.__name__))
-        except Exception: # whatever it is, the next case runs
-            failed += 1
-            print("# " + traceback.format_exc().strip().replace("\n", "\n# "))
-            print("not ok %d - %s" % (number, function.__name__))
-        sys.stdout.flush()
-    print("1..%d" % len(chosen))
-    sys.exit(failed > 0)
+        function()
+
+    chosen = [c for c in CASES if len(sys.argv) < 2 or c.__name__ in sys.argv[1:]]
+    sys.exit(tap.run([(c.__name__, functools.partial(seeded, number, c))
+                      for number, c in enumerate(chosen, 1)]))
