@@ -170,10 +170,15 @@ static ashlar_status read_answers(reader *r) {
     return ASHLAR_OK;
 }
 
-static ashlar_status check_place(const reader *r, uint64_t address, uint64_t bytes) {
-    ASHLAR_FAIL_IF(bytes == 0 || address > UINT64_MAX - bytes, ASHLAR_EFORMAT,
+/* The first three fields of a segment or block. */
+static ashlar_status read_place(const reader *r, uint16_t *device, uint64_t *address,
+                                uint64_t *bytes) {
+    ASHLAR_TRY(read_device(r, device));
+    ASHLAR_TRY(read_address(r, 1, address));
+    ASHLAR_TRY(read_bytes(r, 2, bytes));
+    ASHLAR_FAIL_IF(*bytes == 0 || *address > UINT64_MAX - *bytes, ASHLAR_EFORMAT,
                    "%s:%zu: a %s of %llu bytes at %#llx", r->all->name, r->line, r->record,
-                   (unsigned long long)bytes, (unsigned long long)address);
+                   (unsigned long long)*bytes, (unsigned long long)*address);
     ASHLAR_FAIL_IF(r->has_begun, ASHLAR_EFORMAT, "%s:%zu: a %s behind the first event",
                    r->all->name, r->line, r->record);
     return ASHLAR_OK;
@@ -183,10 +188,7 @@ static ashlar_status read_segment(reader *r) {
     ashlar_event_state *state = &r->all->first;
     ashlar_event_segment s = {.line = (uint32_t)r->line};
     size_t is_small = 0, is_expandable = 0;
-    ASHLAR_TRY(read_device(r, &s.device));
-    ASHLAR_TRY(read_address(r, 1, &s.address));
-    ASHLAR_TRY(read_bytes(r, 2, &s.bytes));
-    ASHLAR_TRY(check_place(r, s.address, s.bytes));
+    ASHLAR_TRY(read_place(r, &s.device, &s.address, &s.bytes));
     ASHLAR_TRY(read_stream(r, 3, &s.stream));
     ASHLAR_TRY(read_word(r, 4, size_words, 2, "small or large", &is_small));
     ASHLAR_TRY(read_pool(r, 5, &s.pool));
@@ -201,10 +203,7 @@ static ashlar_status read_block(reader *r) {
     ashlar_event_state *state = &r->all->first;
     ashlar_event_block b = {.line = (uint32_t)r->line, .allocation = ASHLAR_EVENTS_NONE};
     size_t word = 0;
-    ASHLAR_TRY(read_device(r, &b.device));
-    ASHLAR_TRY(read_address(r, 1, &b.address));
-    ASHLAR_TRY(read_bytes(r, 2, &b.bytes));
-    ASHLAR_TRY(check_place(r, b.address, b.bytes));
+    ASHLAR_TRY(read_place(r, &b.device, &b.address, &b.bytes));
     ASHLAR_TRY(read_bytes(r, 3, &b.requested));
     ASHLAR_TRY(read_word(r, 4, state_words, 3, "active, pending or inactive", &word));
     b.state = (uint8_t)word;

@@ -13,6 +13,11 @@
 
 #include "allocator/base/json.h"
 
+/* Bytes in MiB, to print. */
+static inline double ashlar__mib(uint64_t bytes) {
+    return (double)bytes / (double)(1 << 20);
+}
+
 /* Reads a log of allocations as RMM's logging adaptor writes it.
  *
  * A header and a row for each event, for example

@@ -6,10 +6,6 @@
 
 #include "allocator/base/host.h"
 
-static double mib(uint64_t bytes) {
-    return (double)bytes / (double)(1 << 20);
-}
-
 static const char *const miss_texts[] = {
 #define X(name, text) text,
     ASHLAR_PLAN_MISS_MAP(X)
@@ -37,8 +33,8 @@ static void print_plan(FILE *out, const ashlar_replay_plan *plan, const ashlar_p
                     : "nothing that ends with its step was allocated in the first one");
         return;
     }
-    fprintf(out, "  plan %.1f MiB, bound %.1f MiB, gap %.3f %%\n", mib(stats->plan_bytes),
-            mib(stats->bound_bytes), 100 * gap_of(stats));
+    fprintf(out, "  plan %.1f MiB, bound %.1f MiB, gap %.3f %%\n", ashlar__mib(stats->plan_bytes),
+            ashlar__mib(stats->bound_bytes), 100 * gap_of(stats));
     fprintf(out, "  plan hits %llu, misses %llu, not planned %llu\n",
             (unsigned long long)stats->hits, (unsigned long long)stats->miss_count,
             (unsigned long long)stats->unplanned);
@@ -122,9 +118,9 @@ typedef struct outcome {
 static void print_passes(FILE *out, const ashlar_replay_config *config) {
     const size_t passes = config->passes;
     fprintf(out, "  %zu passes; reserved after pass 1: %.0f MiB, 2: %.0f MiB", passes,
-            mib(config->reserved[0]), mib(config->reserved[1]));
+            ashlar__mib(config->reserved[0]), ashlar__mib(config->reserved[1]));
     if (passes > 2) {
-        fprintf(out, ", %zu: %.0f MiB", passes, mib(config->reserved[passes - 1]));
+        fprintf(out, ", %zu: %.0f MiB", passes, ashlar__mib(config->reserved[passes - 1]));
     }
     fprintf(out, "\n");
 }
@@ -132,7 +128,7 @@ static void print_passes(FILE *out, const ashlar_replay_config *config) {
 static void print_result(FILE *out, const outcome *o) {
     const ashlar_replay_result *r = &o->result;
     const ashlar_replay_plan *plan = o->config->plan;
-    const double memory = mib(o->config->memory_bytes);
+    const double memory = ashlar__mib(o->config->memory_bytes);
     fprintf(out, "%s: %zu events, %zu allocations, %zu failed; threads %zu, streams %zu\n",
             o->log->name, o->log->event_count, r->allocations, r->failures, o->log->thread_count,
             o->log->stream_count);
@@ -142,14 +138,14 @@ static void print_result(FILE *out, const outcome *o) {
                 "  %zu request%s failed in the log itself, and %s not made again: with %s at least "
                 "%.1f MiB are needed\n",
                 o->log->recorded_failures, is_one ? "" : "s", is_one ? "is" : "are",
-                is_one ? "it" : "them", mib(o->log->needed_bytes));
+                is_one ? "it" : "them", ashlar__mib(o->log->needed_bytes));
     }
     if (r->allocations == r->failures) {
         fprintf(out, "  nothing was allocated on a device of %.0f MiB\n", memory);
         return;
     }
     fprintf(out, "  peak live %.1f MiB, reserved %.1f MiB (%.3f x), of %.0f MiB\n",
-            mib(r->peak_live), mib(r->peak_reserved),
+            ashlar__mib(r->peak_live), ashlar__mib(r->peak_reserved),
             (double)r->peak_reserved / (double)r->peak_live, memory);
     if (o->config->passes > 1) {
         print_passes(out, o->config);
@@ -161,7 +157,7 @@ static void print_result(FILE *out, const outcome *o) {
     }
     if (o->capacity != 0) {
         fprintf(out, "  %s on a device of %.0f MiB and not with 2 MiB less%s\n",
-                o->config->passes > 1 ? "all passes succeed" : "passes", mib(o->capacity),
+                o->config->passes > 1 ? "all passes succeed" : "passes", ashlar__mib(o->capacity),
                 o->log->recorded_failures > 0 ? ", but for what failed in the log" : "");
     }
 }

@@ -73,17 +73,13 @@ typedef struct table {
     ashlar_json_writer *writer;
 } table;
 
-static double mib(uint64_t bytes) {
-    return (double)bytes / (double)(1 << 20);
-}
-
 static void put_row(const table *t, const row *r) {
     char device[ASHLAR_NUMBER_BYTES] = "-";
     if (r->device_bytes > 0) {
         ashlar__write_count(r->device_bytes >> 20, device);
     }
-    fprintf(t->out, "  %-36s %10.1f %10llu %10.1f %10s\n", r->name, mib(r->reserved),
-            (unsigned long long)r->driver_calls, mib(r->unused), device);
+    fprintf(t->out, "  %-36s %10.1f %10llu %10.1f %10s\n", r->name, ashlar__mib(r->reserved),
+            (unsigned long long)r->driver_calls, ashlar__mib(r->unused), device);
     ashlar_json_writer *w = t->writer;
     ashlar__json_open_object(w);
     ashlar__json_add_string(w, "allocator", r->name);
