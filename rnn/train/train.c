@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/train/train_impl.h"
@@ -114,20 +115,11 @@ static size_t lasting_bytes(const ashlar_trainer *t, const ashlar_stats *stats) 
     return bytes;
 }
 
-static ashlar_status need_of(const ashlar_trainer *t, size_t memory, size_t *bytes) {
-    ashlar_model_batch longest = ashlar__batches_shape(&t->batches, t->batches.max_part_length);
-    ashlar_model_need need = {0};
-    longest.memory = memory;
-    const ashlar_status status =
-        ashlar_model_get_need(t->model, ASHLAR_WALK_TRAIN, &longest, &need);
-    *bytes = need.plan_bytes;
-    return status;
-}
-
 /* Give the walks what the rest leaves, and cut the longest if it does not do with that as it is. */
 static ashlar_status choose_memory(ashlar_trainer *t) {
+    ashlar_batches *const b = &t->batches;
     ashlar_stats stats;
-    size_t bytes;
+    uint64_t bytes;
     if (!t->config.has_memory) {
         return ASHLAR_OK;
     }
@@ -136,16 +128,17 @@ static ashlar_status choose_memory(ashlar_trainer *t) {
     ashlar_allocator_get_stats(t->allocator, &stats);
     const size_t lasting = lasting_bytes(t, &stats), limit = (size_t)stats.limit_bytes;
     const size_t room = limit > lasting ? (limit - lasting) / GRANULE_BYTES * GRANULE_BYTES : 0;
-    ASHLAR_TRY(need_of(t, 0, &bytes));
-    if (bytes > room && t->batches.chunk == 0) {
-        ashlar__batches_cut(&t->batches);
-        ASHLAR_TRY(need_of(t, 0, &bytes));
+    ASHLAR_CHECK2(b->memory == 0); /* so that all is told that the longest needs */
+    ASHLAR_TRY(ashlar__train_block_bytes(t, b->max_part_length, b->count, b->chunk, &bytes));
+    if (bytes > room && b->chunk == 0) {
+        ashlar__batches_cut(b);
+        ASHLAR_TRY(ashlar__train_block_bytes(t, b->max_part_length, b->count, b->chunk, &bytes));
     }
     t->least_bytes = lasting + (bytes + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
     ASHLAR_FAIL_IF(bytes > room, ASHLAR_ENOMEM,
                    "--memory: this training takes at least %zu MiB, and may have %zu MiB",
                    t->least_bytes >> 20, limit >> 20);
-    t->batches.memory = room;
+    b->memory = room;
     return ASHLAR_OK;
 }
 
