@@ -29,7 +29,7 @@ BORDERS = 300  # more steps are thinned out
 NOT_OWN = re.compile(r'(site|dist)-packages/|/torch/|/lib/python3|torchinductor_|<frozen|<eval_with_key>')
 NODES = r'(\w*(?:Backward|AccumulateGrad)\w*?)(?:_apply\w*)?\b', r'at::_ops::(\w+)'  # in functions of C++
 BLOCKS = {'alloc', 'free_requested', 'free_completed'}
-LIMIT = re.compile(r'\s*(peak|grown|reserved|live)\s*<=\s*(?:(\d+)(B|KiB|MiB|GiB|TiB)|0)\s*')
+LIMIT = re.compile(r'\s*(peak|grown|reserved|live)\s*<=\s*(?:(\d+(?:\.\d+)?)(B|KiB|MiB|GiB|TiB)|0)\s*')
 UNITS = 'B', 'KiB', 'MiB', 'GiB', 'TiB'
 
 
@@ -356,7 +356,7 @@ def blame(kind, answers, diff):
 def failure(limit, answers, diff):
     """Why an assertion does not hold; None: it does."""
     kind, number, unit = LIMIT.fullmatch(limit).groups()
-    most = int(number or 0) << 10 * UNITS.index(unit or 'B')
+    most = int(float(number or 0) * (1 << 10 * UNITS.index(unit or 'B')))
     value = {'peak': answers.peak, 'grown': answers.grown, 'reserved': answers.reserved_peak,
              'live': answers.live}[kind]  # fmt: skip
     if kind == 'grown' and not answers.borders:

@@ -96,8 +96,27 @@ bool ashlar__parse_count(ashlar_piece piece, uint64_t *out) {
     return true;
 }
 
+/* Read the digits behind a point, as parts of 10^digits; *rest without a point is the piece. */
+static bool parse_fraction(ashlar_piece piece, double *out, ashlar_piece *rest) {
+    uint64_t parts;
+    *out = 0;
+    *rest = piece;
+    if (piece.bytes == 0 || piece.text[0] != '.') {
+        return true;
+    }
+    if (!parse_digits((ashlar_piece){piece.text + 1, piece.bytes - 1}, &parts, rest)) {
+        return false;
+    }
+    *out = (double)parts;
+    for (const char *digit = piece.text + 1; digit < rest->text; digit++) {
+        *out /= 10;
+    }
+    return true;
+}
+
 bool ashlar__parse_bytes(ashlar_piece piece, uint64_t *out) {
     uint64_t value;
+    double fraction;
     ashlar_piece unit;
     if (!parse_digits(piece, &value, &unit)) {
         return false;
@@ -106,9 +125,14 @@ bool ashlar__parse_bytes(ashlar_piece piece, uint64_t *out) {
         *out = 0;
         return true;
     }
+    if (!parse_fraction(unit, &fraction, &unit)) {
+        return false;
+    }
     for (unsigned i = 0; i < UNIT_COUNT; i++) {
-        if (ashlar__piece_is(unit, units[i]) && value <= UINT64_MAX >> UNIT_SHIFT * i) {
-            *out = value << UNIT_SHIFT * i;
+        const double unit_bytes = (double)(UINT64_C(1) << UNIT_SHIFT * i);
+        const bool is_whole = i > 0 ? fraction < 1 : fraction == 0;
+        if (ashlar__piece_is(unit, units[i]) && is_whole && value <= UINT64_MAX >> UNIT_SHIFT * i) {
+            *out = (value << UNIT_SHIFT * i) + (uint64_t)(fraction * unit_bytes);
             return true;
         }
     }

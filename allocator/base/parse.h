@@ -43,7 +43,8 @@ const char *ashlar__piece_show(ashlar_piece piece, char shown[static ASHLAR_SHOW
 /* Read decimal digits. */
 bool ashlar__parse_count(ashlar_piece piece, uint64_t *out);
 
-/* Read decimal digits, followed by a unit B, KiB, MiB, GiB or TiB; a 0 needs no unit. */
+/* Read a decimal number, perhaps with a point, and a unit B, KiB, MiB, GiB or TiB; a 0 needs no
+ * unit. Parts of a byte are cut off; 1.5B is refused. */
 bool ashlar__parse_bytes(ashlar_piece piece, uint64_t *out);
 
 /* Read a decimal number, perhaps with an exponent: "0.9", "1", "25e-2". It must be finite as a

@@ -355,7 +355,7 @@ typedef enum ashlar_guard {
 /*
  * One row per option: type, field, key, kind, lowest, highest, default, words, description.
  *
- *   kind   BYTES     digits and a unit B, KiB, MiB, GiB or TiB; 0 needs no unit
+ *   kind   BYTES     a number, as 1.5, and a unit B, KiB, MiB, GiB or TiB; 0 needs no unit
  *          COUNT     digits
  *          FRACTION  a decimal number above the lowest, up to the highest
  *          CHOICE    one of the words; word i stands for value i
