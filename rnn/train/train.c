@@ -119,7 +119,7 @@ static size_t lasting_bytes(const ashlar_trainer *t, const ashlar_stats *stats) 
 static ashlar_status choose_memory(ashlar_trainer *t) {
     ashlar_batches *const b = &t->batches;
     ashlar_stats stats;
-    uint64_t bytes;
+    uint64_t bytes, least;
     if (!t->config.has_memory) {
         return ASHLAR_OK;
     }
@@ -130,12 +130,15 @@ static ashlar_status choose_memory(ashlar_trainer *t) {
     const size_t room = limit > lasting ? (limit - lasting) / GRANULE_BYTES * GRANULE_BYTES : 0;
     ASHLAR_CHECK2(b->memory == 0); /* so that all is told that the longest needs */
     ASHLAR_TRY(ashlar__train_block_bytes(t, b->max_part_length, b->count, b->chunk, &bytes));
-    if (bytes > room && b->chunk == 0) {
+    least = bytes;
+    if (b->chunk == 0) {
         ashlar__batches_cut(b);
-        ASHLAR_TRY(ashlar__train_block_bytes(t, b->max_part_length, b->count, b->chunk, &bytes));
+        ASHLAR_TRY(ashlar__train_block_bytes(t, b->max_part_length, b->count, b->chunk, &least));
+        least = least < bytes ? least : bytes;
+        b->chunk = bytes > room ? b->chunk : 0;
     }
-    t->least_bytes = lasting + (bytes + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
-    ASHLAR_FAIL_IF(bytes > room, ASHLAR_ENOMEM,
+    t->least_bytes = lasting + (least + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
+    ASHLAR_FAIL_IF(least > room, ASHLAR_ENOMEM,
                    "--memory: this training takes at least %zu MiB, and may have %zu MiB",
                    t->least_bytes >> 20, limit >> 20);
     b->memory = room;

@@ -67,7 +67,8 @@ check 'not_in_less' refuses 1 "--memory: this training takes at least $least MiB
 check 'a_size_that_is_none_is_usage' refuses 2 'neither auto nor a size' --memory 9
 
 uncut_if_it_fits() {
-    text plain && text given --memory auto && same_bits plain given && holds "r['config']['recompute'] == 0"
+    text plain && text given --memory auto && same_bits plain given && holds "r['config']['recompute'] == 0
+        and r['tiers']['least_bytes'] < r['tiers']['resident_bytes']"
 }
 check 'with_enough_memory_nothing_is_cut' uncut_if_it_fits
 one_loss() { # of the first step, without dropout
