@@ -252,12 +252,13 @@ static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
     batch->row_count = batch->start[batch->steps];
 }
 
-/* The number of shards: one for each thread if there are enough sequences and work, else 1. */
+/* The number of shards: one for each thread if there are enough sequences and work, else 1. Without
+ * panels 1, too: the order of a product's sums then depends on its number of rows (blas.h). */
 static size_t count_shards(const ashlar_rnn_rows *batch) {
     const size_t threads = ashlar__workers_count(), most = batch->batch / SHARD_ROWS;
     const size_t each = batch->gate_rows * batch->layout->state; /* multiplications for a row */
     const size_t bytes = each * ashlar_dtype_bytes(batch->layout->config.dtype);
-    if (bytes > SHARD_BYTES || most < threads ||
+    if (!batch->is_packed || bytes > SHARD_BYTES || most < threads ||
         batch->row_count < SHARD_PRODUCTS / each * threads) {
         return 1;
     }
