@@ -8,6 +8,7 @@
 #include "allocator/soft/soft.h"
 #include "arena/compute/element.h"
 #include "arena/compute/workers.h"
+#include "arena/product/blas.h"
 #include "rnn/layer/dropout.h"
 #include "rnn/layer/rnn_cpu.h"
 
@@ -231,7 +232,8 @@ ashlar_status ashlar__rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t step
 
 /* Sort the sequences by descending length; equal ones keep their order. These T passes over B
  * lengths cost less than one pass over the T*B rows. */
-static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
+static void sort_lengths(ashlar_rnn_rows *batch) {
+    const int32_t *const lengths = batch->lengths;
     size_t placed = 0;
     for (size_t length = batch->steps; length > 0; length--) {
         for (size_t b = 0; b < batch->batch; b++) {
@@ -265,6 +267,15 @@ static size_t count_shards(const ashlar_rnn_rows *batch) {
     return threads;
 }
 
+size_t ashlar__rnn_rows_edge(const ashlar_rnn_rows *batch, size_t i) {
+    const size_t share = ashlar__blas_edge(batch->row_count, 1, batch->shards, i);
+    size_t p = 0;
+    for (size_t rows = 0; rows < share; p++) {
+        rows += (size_t)batch->lengths[batch->order[p]];
+    }
+    return p;
+}
+
 size_t ashlar__rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights) {
     const size_t threads = ashlar__workers_count();
     const size_t worth = weights / PIECE_PRODUCTS * batch->batch;
@@ -282,7 +293,8 @@ ashlar_rnn_rows ashlar__rnn_rows_open(const ashlar_rnn_cpu_args *args, bool trai
     char *const work = args->b.work;
     batch.order = (size_t *)(void *)(work + batch.map.order);
     batch.start = (size_t *)(void *)(work + batch.map.start);
-    sort_lengths(&batch, args->lengths);
+    batch.lengths = args->lengths;
+    sort_lengths(&batch);
     batch.is_unpadded = args->rows_are_packed || batch.row_count == batch.steps * batch.batch;
     batch.shards = count_shards(&batch);
     return batch;
