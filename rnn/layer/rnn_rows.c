@@ -91,9 +91,11 @@ enum { PACKED_STEPS = 4 };
  * step's product. */
 enum { SHARD_ROWS = 4, SHARD_PRODUCTS = 1 << 20, PIECE_PRODUCTS = 1 << 16 };
 
-/* Each shard's thread reads all of R at every step. An R larger than this does not stay in a core's
- * own cache. So threads share its columns instead: each reads, and may keep cached, only a part. */
-enum { SHARD_BYTES = 2 << 20 };
+/* Each shard's thread reads all of R at every step. An R larger than SHARD_BYTES does not stay in a
+ * core's own cache. With LONG_SHARD_ROWS sequences that run, the multiplications still take longer
+ * than reading it from a last-level cache that holds LONG_SHARD_BYTES. With fewer, threads share
+ * its columns instead: each reads, and may keep cached, only a part. */
+enum { SHARD_BYTES = 2 << 20, LONG_SHARD_BYTES = 4 << 20, LONG_SHARD_ROWS = 16 };
 
 /* A range in which buffers are placed one after the other. fits: its size has not overflowed. */
 typedef struct room {
@@ -260,7 +262,8 @@ static size_t count_shards(const ashlar_rnn_rows *batch) {
     const size_t threads = ashlar__workers_count(), most = batch->batch / SHARD_ROWS;
     const size_t each = batch->gate_rows * batch->layout->state; /* multiplications for a row */
     const size_t bytes = each * ashlar_dtype_bytes(batch->layout->config.dtype);
-    if (!batch->is_packed || bytes > SHARD_BYTES || most < threads ||
+    const bool is_long = batch->row_count / batch->steps >= LONG_SHARD_ROWS * threads;
+    if (!batch->is_packed || bytes > (is_long ? LONG_SHARD_BYTES : SHARD_BYTES) || most < threads ||
         batch->row_count < SHARD_PRODUCTS / each * threads) {
         return 1;
     }
