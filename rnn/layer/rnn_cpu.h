@@ -118,6 +118,7 @@ typedef struct ashlar_rnn_rows {
     size_t steps, batch;      /* T, B */
     size_t row_count;         /* N */
     size_t shards;            /* 1..; the sequences are divided into shards, each for a thread */
+    const int32_t *lengths;   /* [B], the caller's */
     size_t *order;            /* [B], in work; as above */
     size_t *start;            /* [T + 1], in work; as above */
 } ashlar_rnn_rows;
@@ -135,6 +136,11 @@ bool ashlar__rnn_take_reserve(const ashlar_rnn_cpu_args *args, ashlar_rnn_pass p
 /* The slice of one pseudo-layer. */
 char *ashlar__rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                              size_t pseudo_layer);
+
+/* The row, 0 .. B, at which shard i's sequences begin. Shards have about equally many time steps.
+ * They are consecutive rows, since a processor fetches what follows the lines that it reads: were
+ * that other shards' rows, their threads would wait for the lines that they write. */
+size_t ashlar__rnn_rows_edge(const ashlar_rnn_rows *batch, size_t i);
 
 /* How many threads should share a step's product with a matrix of `weights` elements; 1 if there
  * are several shards, each of which has its own thread. */

@@ -8,13 +8,13 @@
 #include "rnn/layer/rnn_cpu.h"
 #include "arena/product/real.h"
 
-/* The rows first, first + stride, .. that are below end. */
+/* The rows first .. end - 1. */
 typedef struct some_rows {
-    size_t first, stride, end;
+    size_t first, end;
 } some_rows;
 
 static inline size_t count_rows(some_rows rows) {
-    return rows.first < rows.end ? (rows.end - rows.first + rows.stride - 1) / rows.stride : 0;
+    return rows.first < rows.end ? rows.end - rows.first : 0;
 }
 
 /* A cell's part of one step, for the n sequences that still run, a row each. Arrays that the cell

@@ -130,7 +130,7 @@ static void run_cell_piece(void *context, size_t i) {
     step.unit = first;
     step.units = end - first;
     ASHLAR_CHECK2(end > first);
-    p->cell(&step, (some_rows){0, 1, p->batch});
+    p->cell(&step, (some_rows){0, p->batch});
 }
 
 /* How many threads should share the products, of at most `panels` pieces. */
@@ -154,7 +154,7 @@ static void run_products(products p) {
     p.pieces = count_pieces(&p, ashlar__blas_units(p.columns, PANEL));
     ashlar__workers_run(p.pieces, run_piece, &p);
     if (p.step != NULL) {
-        p.cell(p.step, (some_rows){0, 1, p.batch});
+        p.cell(p.step, (some_rows){0, p.batch});
     }
 }
 

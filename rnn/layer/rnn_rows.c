@@ -8,6 +8,7 @@
 #include "allocator/soft/soft.h"
 #include "arena/compute/element.h"
 #include "arena/compute/workers.h"
+#include "arena/product/blas.h"
 #include "rnn/layer/dropout.h"
 #include "rnn/layer/rnn_cpu.h"
 
@@ -90,9 +91,11 @@ enum { PACKED_STEPS = 4 };
  * step's product. */
 enum { SHARD_ROWS = 4, SHARD_PRODUCTS = 1 << 20, PIECE_PRODUCTS = 1 << 16 };
 
-/* Each shard's thread reads all of R at every step. An R larger than this does not stay in a core's
- * own cache. So threads share its columns instead: each reads, and may keep cached, only a part. */
-enum { SHARD_BYTES = 2 << 20 };
+/* Each shard's thread reads all of R at every step. An R larger than SHARD_BYTES does not stay in a
+ * core's own cache. With LONG_SHARD_ROWS sequences that run, the multiplications still take longer
+ * than reading it from a last-level cache that holds LONG_SHARD_BYTES. With fewer, threads share
+ * its columns instead: each reads, and may keep cached, only a part. */
+enum { SHARD_BYTES = 2 << 20, LONG_SHARD_BYTES = 4 << 20, LONG_SHARD_ROWS = 16 };
 
 /* A range in which buffers are placed one after the other. fits: its size has not overflowed. */
 typedef struct room {
@@ -231,7 +234,8 @@ ashlar_status ashlar__rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t step
 
 /* Sort the sequences by descending length; equal ones keep their order. These T passes over B
  * lengths cost less than one pass over the T*B rows. */
-static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
+static void sort_lengths(ashlar_rnn_rows *batch) {
+    const int32_t *const lengths = batch->lengths;
     size_t placed = 0;
     for (size_t length = batch->steps; length > 0; length--) {
         for (size_t b = 0; b < batch->batch; b++) {
@@ -252,16 +256,27 @@ static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
     batch->row_count = batch->start[batch->steps];
 }
 
-/* The number of shards: one for each thread if there are enough sequences and work, else 1. */
+/* The number of shards: one for each thread if there are enough sequences and work, else 1. Without
+ * panels 1, too: the order of a product's sums then depends on its number of rows (blas.h). */
 static size_t count_shards(const ashlar_rnn_rows *batch) {
     const size_t threads = ashlar__workers_count(), most = batch->batch / SHARD_ROWS;
     const size_t each = batch->gate_rows * batch->layout->state; /* multiplications for a row */
     const size_t bytes = each * ashlar_dtype_bytes(batch->layout->config.dtype);
-    if (bytes > SHARD_BYTES || most < threads ||
+    const bool is_long = batch->row_count / batch->steps >= LONG_SHARD_ROWS * threads;
+    if (!batch->is_packed || bytes > (is_long ? LONG_SHARD_BYTES : SHARD_BYTES) || most < threads ||
         batch->row_count < SHARD_PRODUCTS / each * threads) {
         return 1;
     }
     return threads;
+}
+
+size_t ashlar__rnn_rows_edge(const ashlar_rnn_rows *batch, size_t i) {
+    const size_t share = ashlar__blas_edge(batch->row_count, 1, batch->shards, i);
+    size_t p = 0;
+    for (size_t rows = 0; rows < share; p++) {
+        rows += (size_t)batch->lengths[batch->order[p]];
+    }
+    return p;
 }
 
 size_t ashlar__rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights) {
@@ -281,7 +296,8 @@ ashlar_rnn_rows ashlar__rnn_rows_open(const ashlar_rnn_cpu_args *args, bool trai
     char *const work = args->b.work;
     batch.order = (size_t *)(void *)(work + batch.map.order);
     batch.start = (size_t *)(void *)(work + batch.map.start);
-    sort_lengths(&batch, args->lengths);
+    batch.lengths = args->lengths;
+    sort_lengths(&batch);
     batch.is_unpadded = args->rows_are_packed || batch.row_count == batch.steps * batch.batch;
     batch.shards = count_shards(&batch);
     return batch;

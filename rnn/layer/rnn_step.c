@@ -4,8 +4,8 @@
  * A pass needs R (and Wp) in each step, so it packs them once, or gets them prepared. Threads share
  * a pseudo-layer in one of two ways, with the same results to the last bit:
  *
- *     shards    shard s has the sequences s, s + shards, ..; sequences are independent, so each
- *               shard's thread goes through all steps by itself
+ *     shards    a shard is some consecutive sequences; sequences are independent, so each shard's
+ *               thread goes through all steps by itself
  *     pieces    with too few sequences for that, threads share the columns of each step's product:
  *               if possible a piece is all gates of some units, and runs the cell for them, too */
 #include <string.h>
@@ -16,16 +16,25 @@
 #include "arena/product/blas.h"
 #include "arena/product/panel.h"
 
+/* Prefetch row p of gates for backward, which finds it where forward left it many steps ago: rows
+ * are about a page apart, which processors do not prefetch across. */
+static void prefetch_gates(const cell_step *s, size_t p, size_t end) {
+    for (size_t j = 0; s->doutput != NULL && p < end && j < s->gate_stride; j += LINE) {
+        ASHLAR_PREFETCH(s->gates + p * s->gate_stride + j);
+    }
+}
+
 /* Define a cell's function. `row` is what it does to units u .. u + n - 1, of h, in row p; backward
  * functions always take whole rows. */
-#define CELL_FUNCTION(name, row)                                      \
-    static void name(const cell_step *s, some_rows rows) {            \
-        const size_t h = s->hidden, u = s->unit;                      \
-        const size_t n = s->units > 0 ? s->units : h;                 \
-        (void)u, (void)n;                                             \
-        for (size_t p = rows.first; p < rows.end; p += rows.stride) { \
-            row;                                                      \
-        }                                                             \
+#define CELL_FUNCTION(name, row)                           \
+    static void name(const cell_step *s, some_rows rows) { \
+        const size_t h = s->hidden, u = s->unit;           \
+        const size_t n = s->units > 0 ? s->units : h;      \
+        (void)u, (void)n;                                  \
+        for (size_t p = rows.first; p < rows.end; p++) {   \
+            prefetch_gates(s, p + 1, rows.end);            \
+            row;                                           \
+        }                                                  \
     }
 
 /* LSTM. A row of gates is i f g o. Forward replaces the gates' sums by their activations. */
@@ -272,9 +281,8 @@ static bool is_backwards(const step_product *p) {
 static void multiply_columns(const step_product *p, size_t column, size_t end) {
     const factor *const f = p->f;
     multiply_packed(count_rows(p->rows), end - column, f->depth, p->a + p->rows.first * p->lda,
-                    p->rows.stride * p->lda, f->panels + column * f->depth, p->adds,
-                    p->c + p->rows.first * p->ldc + column, p->rows.stride * p->ldc,
-                    is_backwards(p));
+                    p->lda, f->panels + column * f->depth, p->adds,
+                    p->c + p->rows.first * p->ldc + column, p->ldc, is_backwards(p));
 }
 
 static void multiply_piece(void *context, size_t i) {
@@ -293,12 +301,11 @@ static void multiply_step(const step_product *p) {
     } else {
         REAL(ashlar__gemm)
         (false, f->trans, count_rows(p->rows), f->columns, f->depth, p->a + p->rows.first * p->lda,
-         p->rows.stride * p->lda, f->weights, f->ld, p->adds, p->c + p->rows.first * p->ldc,
-         p->rows.stride * p->ldc);
+         p->lda, f->weights, f->ld, p->adds, p->c + p->rows.first * p->ldc, p->ldc);
     }
 }
 
-/* The cell's part of a step on some rows. Each of `pieces` pieces takes every pieces-th of them. */
+/* The cell's part of a step on some rows, which `pieces` pieces share. */
 typedef struct cell_rows {
     cell_function *function;
     const cell_step *step;
@@ -308,8 +315,9 @@ typedef struct cell_rows {
 
 static void run_piece(void *context, size_t i) {
     const cell_rows *const c = context;
-    const size_t stride = c->rows.stride;
-    c->function(c->step, (some_rows){c->rows.first + i * stride, c->pieces * stride, c->rows.end});
+    const size_t first = c->rows.first, count = count_rows(c->rows);
+    c->function(c->step, (some_rows){first + ashlar__blas_edge(count, 1, c->pieces, i),
+                                     first + ashlar__blas_edge(count, 1, c->pieces, i + 1)});
 }
 
 /* Run the cell's part of a step on the given rows. Threads share it as they share the step's
@@ -393,7 +401,7 @@ static void forward_step(const layer_run *run, cell_step step, some_rows rows, s
  * apart, those of `from` `stride` apart. */
 static void add_rows(real *restrict into, const real *restrict from, size_t stride, some_rows rows,
                      size_t width) {
-    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
+    for (size_t p = rows.first; p < rows.end; p++) {
         for (size_t j = 0; j < width; j++) {
             into[p * width + j] += from[p * stride + j];
         }
@@ -408,7 +416,7 @@ static real *backward_projection(const layer_run *run, some_rows rows, size_t t)
         return run->dh;
     }
     real *const kept = run->part->doutputs + run->batch->start[t] * state;
-    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
+    for (size_t p = rows.first; p < rows.end; p++) {
         memcpy(kept + p * state, run->dh + p * state, state * sizeof(real));
     }
     multiply_step(&(step_product){.f = &run->project,
@@ -464,10 +472,13 @@ static cell_step open_step(const layer_run *run, size_t t) {
 static void run_shard(void *context, size_t shard) {
     const layer_run *const run = context;
     const ashlar_rnn_rows *const batch = run->batch;
+    const size_t first = ashlar__rnn_rows_edge(batch, shard);
+    const size_t end = ashlar__rnn_rows_edge(batch, shard + 1);
     for (size_t i = 0; i < batch->steps; i++) {
         const bool is_ascending = run->is_forward == (run->part->direction == 0);
         const size_t t = is_ascending ? i : batch->steps - 1 - i;
-        const some_rows rows = {shard, batch->shards, ashlar__rnn_rows_active(batch, t)};
+        const size_t active = ashlar__rnn_rows_active(batch, t);
+        const some_rows rows = {first, end < active ? end : active};
         if (count_rows(rows) > 0) {
             (run->is_forward ? forward_step : backward_step)(run, open_step(run, t), rows, t);
         }

@@ -208,7 +208,8 @@ CASE_OF_KINDS(float_agrees_with_double, k) {
 
 /* With shards of the batch (sequences enough), with pieces of each step's product (too few of them,
  * or an R that no cache of one processor holds), with pieces of whole panels, behind which the cell
- * runs, and with rows enough that their copies, dropout and sums are shared, too. */
+ * runs, with rows enough that their copies, dropout and sums are shared, too, and with too few steps
+ * to pack R. */
 static void check_threads(const kind *k) {
     static const shape shapes[] = {
         {1, 24, 12, 16, 96, {24, 24, 1, 20, 24, 23, 24, 9, 24, 24, 22, 24}, true},
@@ -216,8 +217,9 @@ static void check_threads(const kind *k) {
         {1, 4, 9, 6, 740, {4, 1, 3, 4, 2, 4, 4, 3, 4}, true},
         {1, 5, 2, 9, 256, {5, 3}, true},
         {2, 56, 12, 130, 104, {56, 7, 56, 31, 2, 56, 50, 44, 56, 56, 19, 56}, false},
+        {1, 2, 12, 9, 264, {2, 1, 2, 1, 1, 2, 1, 2, 1, 1, 2, 1}, true},
     };
-    static const size_t threads[] = {3, 2, 2, 4, 5};
+    static const size_t threads[] = {3, 2, 2, 4, 5, 2};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         problem one, many;
         REQUIRE(open_problem(&one, &shapes[i], k, ASHLAR_F32, true));
