@@ -267,9 +267,18 @@ static uint64_t space_bytes(const ashlar_torch *t, const pool *p) {
     return round_up(device == 0 ? ADDRESS_SPACE : device + device / 8, chunk_of(t, p));
 }
 
+/* Where a segment of which nothing was mapped yet lies, nobody knows: it is before the lowest one
+ * with room, at `first`, if the record maps something elsewhere. */
+static bool is_before(ashlar_torch *t, const block *unplaced, const block *first) {
+    const uint64_t named = ashlar__torch_named(t, ASHLAR_EVENT_SEGMENT_MAP);
+    return first == NULL || (unplaced != NULL && named != 0 &&
+                             named != (first->is_mapped ? first->next->address : first->address));
+}
+
 /* The lowest addresses with room for a request: cached ones, if they stand before unmapped ones,
  * and what follows as long as it is free. */
 static ashlar_status find_room(ashlar_torch *t, const block *want, block **out) {
+    block *unplaced = NULL;
     *out = NULL;
     for (block *b = t->made; b != NULL; b = b->made_before) {
         if (b->pool != want->pool || b->stream != want->stream || b->is_mapped) {
@@ -281,9 +290,14 @@ static ashlar_status find_room(ashlar_torch *t, const block *want, block **out) 
              at = at->next) {
             room += at->bytes;
         }
-        if (room >= want->bytes && (*out == NULL || first->address < (*out)->address)) {
+        if (room >= want->bytes && first->address == 0) {
+            unplaced = first;
+        } else if (room >= want->bytes && (*out == NULL || first->address < (*out)->address)) {
             *out = first;
         }
+    }
+    if (is_before(t, unplaced, *out)) {
+        *out = unplaced;
     }
     if (*out != NULL) {
         return ASHLAR_OK;

@@ -228,6 +228,21 @@ CASE(expandable_segments_grow_by_chunks_and_fill_the_lowest_gap) {
     CHECK(result.driver_calls == 4 && result.reserved_peak == 60 * MIB);
 }
 
+/* A refusal leaves a second segment, without room in the first one; nothing is mapped in it. When
+ * both have room, the one at lower addresses is taken, which no history tells. */
+CASE(where_a_segment_lies_of_which_nothing_was_mapped_tells_the_record) {
+    static const char *const taken[] = {
+        "segment_map 240 20 alloc 200 45", /* the first, above it, */
+        "segment_map 0 60 alloc 0 45"};    /* or the second */
+    for (size_t i = 0; i < 2; i++) {
+        begin("expandable_segments:True");
+        add_all("segment_map 200 40 alloc 200 30 oom 0 91 free 200 30");
+        add_all(taken[i]);
+        REQUIRE(replay(true, 100 * MIB) == ASHLAR_OK);
+        CHECK(result.left[0] == '\0' && result.equal_places == 2 && result.equal_events == 2);
+    }
+}
+
 CASE(a_record_that_differs_is_named_once) {
     begin("");
     add_all("segment_alloc 0 2");
