@@ -103,6 +103,7 @@ typedef struct ashlar_torch {
     size_t begin, end;
     size_t next;          /* the record is equal up to here, */
     size_t completed;     /* and what it completed is, too */
+    uint32_t release_stack; /* of what may release now: the emptied cache, the allocation */
     bool is_compared;     /* it has been equal so far */
     bool has_completions; /* the history has some */
     uint64_t live_bytes;  /* as requested, and not freed by the program */

@@ -49,6 +49,14 @@ static void add_all(const char *words) {
     }
 }
 
+/* A segment of the pool 0:1, for an allocation that is freed. */
+static void add_freed(uint64_t offset, uint64_t segment_mib, uint64_t mib) {
+    add_of(0, 1, "segment_alloc", offset * MIB, segment_mib * MIB);
+    add_of(0, 1, "alloc", offset * MIB, mib * MIB);
+    add_of(0, 1, "free_requested", offset * MIB, mib * MIB);
+    add_of(0, 1, "free_completed", offset * MIB, mib * MIB);
+}
+
 static ashlar_status replay(bool is_recorded, uint64_t device_bytes) {
     const ashlar_torch_config config = {
         .settings = &settings, .device_bytes = device_bytes, .is_recorded = is_recorded};
@@ -185,13 +193,23 @@ CASE(a_wait_after_a_refusal_comes_too_late_for_an_oversize_release) {
 CASE(the_cache_is_emptied_twice_before_an_allocation) {
     begin("");
     add_all("segment_alloc 0 30 alloc 0 30 segment_alloc 100 20 alloc 100 2 free 0 30");
-    add_of(0, 1, "segment_alloc", 200 * MIB, 30 * MIB);
-    add_of(0, 1, "alloc", 200 * MIB, 30 * MIB);
-    add_of(0, 1, "free_requested", 200 * MIB, 30 * MIB);
-    add_of(0, 1, "free_completed", 200 * MIB, 30 * MIB);
+    add_freed(200, 30, 30);
     add_of(1, 1, "segment_free", 200 * MIB, 30 * MIB); /* the program drops a pool, */
     add_of(2, 0, "segment_free", 0, 30 * MIB);         /* and empties the cache */
     add_all("alloc 102 8");
+    CHECK(is_equal());
+}
+
+/* It has another stack. What is small in its pool stays cached. */
+CASE(behind_an_emptied_cache_an_allocation_releases_by_itself) {
+    begin("max_split_size_mb:50");
+    add_all("segment_alloc 0 30 alloc 0 30 free 0 30");
+    add_freed(100, 2, 1);
+    add_freed(200, 64, 64);
+    add_of(1, 0, "segment_free", 0, 30 * MIB);
+    add_of(0, 1, "segment_free", 200 * MIB, 64 * MIB);
+    add_of(0, 1, "segment_alloc", 300 * MIB, 70 * MIB);
+    add_of(0, 1, "alloc", 300 * MIB, 70 * MIB);
     CHECK(is_equal());
 }
 
