@@ -96,8 +96,8 @@ def seeds_of(mode, asked):
 
 def record(settings, mode, folder, seeds, events):
     """In a process of its own: snapshots of all programs of the mode. Every second one begins with
-    what the one before left, unless the rules go by what no snapshot tells: how long blocks have been
-    cached, where the addresses of expandable segments end."""
+    what the one before left, but for expandable segments: where their addresses end, by which PyTorch
+    chooses at times, no snapshot tells."""
     import torch
     if not torch.cuda.is_available():
         print("torch_random: PyTorch sees no GPU")
@@ -105,7 +105,7 @@ def record(settings, mode, folder, seeds, events):
     left = []
     for seed in seeds:
         number = seed * len(SETTINGS) + SETTINGS.index(settings)
-        if seed // 2 % 2 == 0 or "garbage" in settings or "expandable" in settings:
+        if seed // 2 % 2 == 0 or "expandable" in settings:
             left.clear()
             torch.cuda.synchronize()
             torch.cuda.empty_cache()

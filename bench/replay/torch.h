@@ -80,7 +80,7 @@ struct ashlar_torch_block {
     ashlar_torch_block *prev, *next, *made_before;
     ashlar_torch_pool *pool; /* NULL: to be used again */
     uint64_t number;    /* of its segment, in the order of making; 0: not known, or not asked for */
-    uint64_t cached_at; /* the pool's searches when it went to the cache */
+    uint64_t cached_at; /* the pool's searches when it went to the cache; 0: before the first */
     uint64_t base;      /* where its expandable segment begins */
     bool can_grow;      /* it is of an expandable segment */
     bool is_active;     /* in use, or freed and waiting for a stream */

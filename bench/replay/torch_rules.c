@@ -503,26 +503,33 @@ static uint64_t age(const block *b) {
 }
 
 /* With garbage_collection_threshold: release large segments that are older than the average, until
- * enough is released. */
+ * enough is released. How old those of the beginning are, nobody knows: while there are some, what
+ * the record releases is old. */
 static void collect_garbage(ashlar_torch *t) {
     const double threshold = t->config->settings->gc_threshold;
     const uint64_t allowed = allowed_bytes(t->config);
-    const uint64_t most = (uint64_t)(threshold * (double)allowed);
+    uint64_t most = (uint64_t)(threshold * (double)allowed), ages = 0, count = 0;
     pool *p = &t->pools[0];
-    uint64_t ages = 0, count = 0;
-    if (threshold <= 0 || allowed == UINT64_MAX) {
+    bool is_told = false;
+    if (threshold <= 0 || allowed == UINT64_MAX || t->reserved_bytes <= most) {
         return;
     }
     for (size_t i = 0; i < p->count; i++) {
-        ages += is_split(p->cached[i]) ? 0 : age(p->cached[i]);
-        count += !is_split(p->cached[i]);
+        const block *b = p->cached[i];
+        ages += is_split(b) ? 0 : age(b);
+        count += !is_split(b);
+        is_told |= t->is_compared && !is_split(b) && b->cached_at == 0;
     }
+    most = is_told ? 0 : most;
     for (bool is_going = true; is_going && t->reserved_bytes > most && count > 0;) {
         const double limit = (double)ages / (double)count;
         is_going = false;
         for (size_t i = 0; i < p->count;) {
             const block *b = p->cached[i];
-            if (is_split(b) || b->can_grow || (double)age(b) < limit) {
+            const bool is_old =
+                is_told ? ashlar__torch_named(t, ASHLAR_EVENT_SEGMENT_FREE) == b->address
+                        : (double)age(b) >= limit;
+            if (is_split(b) || b->can_grow || !is_old) {
                 i++;
                 continue;
             }
