@@ -61,7 +61,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__torch_replay(const ashlar_events *events
                                                      const ashlar_torch_config *config,
                                                      ashlar_torch_result *result);
 
-/* ---- between torch_replay.c and torch_rules.c ---- */
+/* ---- between torch_replay.c, torch_rules.c and torch_blocks.c ---- */
+
+#define ASHLAR_TORCH_SMALL_SEGMENT (UINT64_C(2) << 20) /* that small requests share */
 
 typedef struct ashlar_torch_block ashlar_torch_block;
 
@@ -111,7 +113,42 @@ typedef struct ashlar_torch {
     uint64_t segments_made;
 } ashlar_torch;
 
-/* The rules. begin() adds, if is_recorded, the segments that are there when the history begins, and
+/* Up to a multiple, which need not be a power of two. */
+static inline uint64_t ashlar__torch_round_up(uint64_t bytes, uint64_t multiple) {
+    return (bytes + multiple - 1) / multiple * multiple;
+}
+
+static inline bool ashlar__torch_is_split(const ashlar_torch_block *block) {
+    return block->prev != NULL || block->next != NULL;
+}
+
+/* The index of the first cached block that is not before the key. */
+size_t ashlar__torch_lower_bound(const ashlar_torch_pool *pool, const ashlar_torch_block *key);
+
+/* Take a block out of the cache, by its index or by itself, and put it there, unless it is not
+ * mapped. */
+ashlar_torch_block *ashlar__torch_take_out(ashlar_torch_pool *pool, size_t i);
+void ashlar__torch_erase(ashlar_torch_block *block);
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_insert(ashlar_torch_block *block);
+
+/* A block like `model`, linked to nothing but what that names; and its end. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_new_block(ashlar_torch *torch,
+                                                        const ashlar_torch_block *model,
+                                                        ashlar_torch_block **out);
+void ashlar__torch_drop_block(ashlar_torch *torch, ashlar_torch_block *block);
+
+/* Cut what is behind the first `bytes` off, and cache it. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_cut(ashlar_torch *torch, ashlar_torch_block *block,
+                                                  uint64_t bytes, ashlar_torch_block **rest);
+
+/* Let a block take in its neighbours, if they are as free and as mapped as it is, and cache it. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_merge(ashlar_torch *torch, ashlar_torch_block *block);
+
+/* An expandable segment of the pool: what it maps at a time, and all its addresses. */
+uint64_t ashlar__torch_chunk_bytes(const ashlar_torch *torch, const ashlar_torch_pool *pool);
+uint64_t ashlar__torch_space_bytes(const ashlar_torch *torch, const ashlar_torch_pool *pool);
+
+/* begin() adds, if is_recorded, the segments that are there when the history begins, and
  * sets blocks[] for what is allocated in them. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__torch_begin(ashlar_torch *torch);
 void ashlar__torch_end(ashlar_torch *torch);
