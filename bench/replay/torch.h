@@ -113,15 +113,6 @@ typedef struct ashlar_torch {
     uint64_t segments_made;
 } ashlar_torch;
 
-/* Up to a multiple, which need not be a power of two. */
-static inline uint64_t ashlar__torch_round_up(uint64_t bytes, uint64_t multiple) {
-    return (bytes + multiple - 1) / multiple * multiple;
-}
-
-static inline bool ashlar__torch_is_split(const ashlar_torch_block *block) {
-    return block->prev != NULL || block->next != NULL;
-}
-
 /* The index of the first cached block that is not before the key. */
 size_t ashlar__torch_lower_bound(const ashlar_torch_pool *pool, const ashlar_torch_block *key);
 

@@ -135,9 +135,8 @@ uint64_t ashlar__torch_chunk_bytes(const ashlar_torch *t, const pool *p) {
 }
 
 uint64_t ashlar__torch_space_bytes(const ashlar_torch *t, const pool *p) {
-    const uint64_t device = t->config->device_bytes;
-    return ashlar__torch_round_up(device == 0 ? ADDRESS_SPACE : device + device / 8,
-                                  ashlar__torch_chunk_bytes(t, p));
+    const uint64_t device = t->config->device_bytes, chunk = ashlar__torch_chunk_bytes(t, p);
+    return ((device == 0 ? ADDRESS_SPACE : device + device / 8) + chunk - 1) / chunk * chunk;
 }
 
 /* ---- the beginning and the end ---- */

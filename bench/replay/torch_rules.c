@@ -15,10 +15,19 @@ enum { MIN_BLOCK_BYTES = 512 };
 typedef ashlar_torch_block block;
 typedef ashlar_torch_pool pool;
 
+static bool is_split(const block *b) {
+    return b->prev != NULL || b->next != NULL;
+}
+
 /* ---- sizes ---- */
 
 static unsigned log2_of(uint64_t n) {
     return 63 - (unsigned)__builtin_clzll(n);
+}
+
+/* Up to a multiple, which need not be a power of two. */
+static uint64_t round_up(uint64_t bytes, uint64_t multiple) {
+    return (bytes + multiple - 1) / multiple * multiple;
 }
 
 static uint64_t round_request(const ashlar_torch_settings *s, uint64_t bytes) {
@@ -30,9 +39,9 @@ static uint64_t round_request(const ashlar_torch_settings *s, uint64_t bytes) {
     const uint64_t divisions =
         s->roundups[interval < ASHLAR_TORCH_ROUNDUPS ? interval : ASHLAR_TORCH_ROUNDUPS - 1];
     if (divisions <= 1 || bytes <= MIN_BLOCK_BYTES * divisions) {
-        return ashlar__torch_round_up(bytes, MIN_BLOCK_BYTES);
+        return round_up(bytes, MIN_BLOCK_BYTES);
     }
-    return ashlar__torch_round_up(bytes, (UINT64_C(1) << log) >> log2_of(divisions));
+    return round_up(bytes, (UINT64_C(1) << log) >> log2_of(divisions));
 }
 
 /* What a request asks for: a block that has no address yet. */
@@ -46,7 +55,7 @@ static block request(const ashlar_torch *t, uint64_t bytes, uint64_t stream, uin
 static uint64_t segment_for(const ashlar_torch_settings *s, uint64_t bytes) {
     return bytes <= SMALL_BYTES      ? ASHLAR_TORCH_SMALL_SEGMENT
            : bytes < MIN_LARGE_BYTES ? s->large_segment_bytes
-                                     : ashlar__torch_round_up(bytes, LARGE_ROUNDING);
+                                     : round_up(bytes, LARGE_ROUNDING);
 }
 
 static bool should_split(const ashlar_torch_settings *s, const block *b, uint64_t bytes) {
@@ -101,7 +110,7 @@ static size_t break_tie(ashlar_torch *t, block *const *items, size_t count, size
     }
     for (; i < count && is_tie(items[i], items[found]); i++) {
         if (named >= items[i]->address && named - items[i]->address < items[i]->bytes &&
-            (action != ASHLAR_EVENT_SEGMENT_FREE || !ashlar__torch_is_split(items[i]))) {
+            (action != ASHLAR_EVENT_SEGMENT_FREE || !is_split(items[i]))) {
             t->result->ties += i != found;
             return i;
         }
@@ -125,37 +134,29 @@ static uint64_t number_of(ashlar_torch *t) {
     return t->config->settings->is_by_number ? ++t->segments_made : 0;
 }
 
-/* Where a segment of which nothing was mapped yet lies, nobody knows: it is before the lowest one
- * with room, at `first`, if the record maps something elsewhere. */
-static bool is_before(ashlar_torch *t, const block *unplaced, const block *first) {
-    const uint64_t named = ashlar__torch_named(t, ASHLAR_EVENT_SEGMENT_MAP);
-    return first == NULL || (unplaced != NULL && named != 0 &&
-                             named != (first->is_mapped ? first->next->address : first->address));
-}
-
 /* The lowest addresses with room for a request: cached ones, if they stand before unmapped ones,
- * and what follows as long as it is free. */
+ * and what follows as long as it is free. Where a segment lies of which nothing was mapped yet,
+ * nobody knows: where the record maps something next. */
 static ashlar_status find_room(ashlar_torch *t, const block *want, block **out) {
-    block *unplaced = NULL;
+    const uint64_t named = ashlar__torch_named(t, ASHLAR_EVENT_SEGMENT_MAP);
+    const uint64_t unplaced = named == 0 ? UINT64_MAX : named + 1; /* behind what is known there */
+    uint64_t lowest = 0;
     *out = NULL;
     for (block *b = t->made; b != NULL; b = b->made_before) {
         if (b->pool != want->pool || b->stream != want->stream || b->is_mapped) {
             continue;
         }
         block *first = b->prev != NULL && !b->prev->is_active ? b->prev : b;
+        const uint64_t address = first->address == 0 ? unplaced : first->address;
         uint64_t room = 0;
         for (const block *at = first; at != NULL && !at->is_active && room < want->bytes;
              at = at->next) {
             room += at->bytes;
         }
-        if (room >= want->bytes && first->address == 0) {
-            unplaced = first;
-        } else if (room >= want->bytes && (*out == NULL || first->address < (*out)->address)) {
+        if (room >= want->bytes && (*out == NULL || address < lowest)) {
             *out = first;
+            lowest = address;
         }
-    }
-    if (is_before(t, unplaced, *out)) {
-        *out = unplaced;
     }
     if (*out != NULL) {
         return ASHLAR_OK;
@@ -171,12 +172,12 @@ static ashlar_status find_room(ashlar_torch *t, const block *want, block **out) 
  * refused. */
 static ashlar_status map(ashlar_torch *t, block *b, uint64_t bytes, bool *is_mapped) {
     block range = *b, *rest = NULL;
-    range.bytes = ashlar__torch_round_up(bytes, ashlar__torch_chunk_bytes(t, b->pool));
+    range.bytes = round_up(bytes, ashlar__torch_chunk_bytes(t, b->pool));
     *is_mapped = ashlar__torch_take(t, ASHLAR_EVENT_SEGMENT_MAP, &range);
     if (!*is_mapped) {
         return ASHLAR_OK;
     }
-    if (!ashlar__torch_is_split(b)) { /* until now nobody knew where it is */
+    if (!is_split(b)) { /* until now nobody knew where it is */
         b->address = b->base = range.address;
     }
     if (range.bytes < b->bytes) {
@@ -184,10 +185,6 @@ static ashlar_status map(ashlar_torch *t, block *b, uint64_t bytes, bool *is_map
     }
     b->is_mapped = true;
     return ashlar__torch_merge(t, b);
-}
-
-static uint64_t least(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
 }
 
 /* Grow an expandable segment. *out is as it was if the driver refused; what was mapped until then
@@ -199,7 +196,7 @@ static ashlar_status grow(ashlar_torch *t, const block *want, block **out) {
     while (is_mapped && (!b->is_mapped || b->bytes < want->bytes)) {
         block *next = b->is_mapped ? b->next : b;
         const uint64_t missing = want->bytes - (b->is_mapped ? b->bytes : 0);
-        ASHLAR_TRY(map(t, next, least(missing, next->bytes), &is_mapped));
+        ASHLAR_TRY(map(t, next, missing < next->bytes ? missing : next->bytes, &is_mapped));
         b = is_mapped ? next : b; /* it has taken in b */
     }
     if (is_mapped) {
@@ -247,7 +244,7 @@ static void release_segment(ashlar_torch *t, pool *p, size_t i) {
 /* Unmap the chunks that lie in a cached block as a whole. */
 static ashlar_status unmap(ashlar_torch *t, block *b) {
     const uint64_t chunk = ashlar__torch_chunk_bytes(t, b->pool), offset = b->address - b->base;
-    const uint64_t begin = ashlar__torch_round_up(offset, chunk);
+    const uint64_t begin = round_up(offset, chunk);
     const uint64_t end = (offset + b->bytes) / chunk * chunk;
     block *rest = NULL;
     if (begin >= end) {
@@ -266,7 +263,7 @@ static ashlar_status unmap(ashlar_torch *t, block *b) {
     ashlar__torch_give(t, ASHLAR_EVENT_SEGMENT_UNMAP, b);
     b->is_mapped = false;
     ASHLAR_TRY(ashlar__torch_merge(t, b));
-    if (!ashlar__torch_is_split(b)) { /* the whole segment is unmapped, and ends */
+    if (!is_split(b)) { /* the whole segment is unmapped, and ends */
         ashlar__torch_drop_block(t, b);
     }
     return ASHLAR_OK;
@@ -279,7 +276,7 @@ static ashlar_status release_pool(ashlar_torch *t, pool *p) {
     for (size_t i = 0; i < p->count;) {
         if (p->cached[i]->can_grow) {
             growing[count++] = p->cached[i];
-        } else if (!ashlar__torch_is_split(p->cached[i])) {
+        } else if (!is_split(p->cached[i])) {
             release_segment(t, p, i);
             continue;
         }
@@ -375,9 +372,9 @@ static void collect_garbage(ashlar_torch *t) {
     }
     for (size_t i = 0; i < p->count; i++) {
         const block *b = p->cached[i];
-        ages += ashlar__torch_is_split(b) ? 0 : age(b);
-        count += !ashlar__torch_is_split(b);
-        is_told |= t->is_compared && !ashlar__torch_is_split(b) && b->cached_at == 0;
+        ages += is_split(b) ? 0 : age(b);
+        count += !is_split(b);
+        is_told |= t->is_compared && !is_split(b) && b->cached_at == 0;
     }
     most = is_told ? 0 : most;
     for (bool is_going = true; is_going && t->reserved_bytes > most && count > 0;) {
@@ -388,7 +385,7 @@ static void collect_garbage(ashlar_torch *t) {
             const bool is_old =
                 is_told ? ashlar__torch_named(t, ASHLAR_EVENT_SEGMENT_FREE) == b->address
                         : (double)age(b) >= limit;
-            if (ashlar__torch_is_split(b) || b->can_grow || !is_old) {
+            if (is_split(b) || b->can_grow || !is_old) {
                 i++;
                 continue;
             }
