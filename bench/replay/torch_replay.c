@@ -189,13 +189,16 @@ static ashlar_status empty(replay *r) {
 }
 
 /* Whether the rules differ from a record that goes on to the driver: the cache has a block, or
- * max_split_size asks for another release than the recorded one. */
+ * max_split_size asks for another release than the recorded one, or none is recorded. */
 static bool is_other_way(const replay *r) {
     const event *first = segment_event(r, r->next), *last = event_at(r, r->end);
     const uint64_t oversize =
         ashlar__torch_oversize(r, last->bytes, r->events->streams[last->stream], last->pool);
-    return has_cached(r) || (oversize > 0 && first != NULL && is_release(first) &&
-                             (first->bytes != oversize || first->stream != last->stream));
+    const bool is_kept = first == NULL && last->action == ASHLAR_EVENT_OOM;
+    const bool is_another =
+        first != NULL && is_release(first) &&
+        (first->bytes != oversize || first->stream != last->stream || first->pool != last->pool);
+    return has_cached(r) || (oversize > 0 && (is_kept || is_another));
 }
 
 /* Completions before an allocation are of its beginning, where PyTorch asks whether streams are

@@ -200,6 +200,23 @@ CASE(a_wait_after_a_refusal_comes_too_late_for_an_oversize_release) {
     }
 }
 
+/* What it completes in a pool stays there, whether or not something like it is released. */
+CASE(a_wait_after_a_refusal_comes_too_late_for_the_oversize_release_of_a_pool) {
+    for (size_t i = 0; i < 2; i++) {
+        begin("max_split_size_mb:50");
+        add_all(i == 0 ? "" : "segment_alloc 200 64 alloc 200 64 free 200 64");
+        add_of(0, 1, "segment_alloc", 0, 64 * MIB);
+        add_of(0, 1, "alloc", 0, 64 * MIB);
+        add_of(0, 1, "free_requested", 0, 64 * MIB);
+        add_of(0, 1, "segment_alloc", 100 * MIB, 30 * MIB);
+        add_of(0, 1, "alloc", 100 * MIB, 30 * MIB);
+        add_of(0, 1, "free_completed", 0, 64 * MIB);
+        add_all(i == 0 ? "" : "segment_free 200 64");
+        add_of(0, 1, "oom", 0, 70 * MIB);
+        CHECK(is_equal());
+    }
+}
+
 CASE(the_cache_is_emptied_twice_before_an_allocation) {
     begin("");
     add_all("segment_alloc 0 30 alloc 0 30 segment_alloc 100 20 alloc 100 2 free 0 30");
