@@ -141,24 +141,13 @@ uint64_t ashlar__torch_space_bytes(const ashlar_torch *t, const pool *p) {
 
 /* ---- the beginning and the end ---- */
 
-/* Add a block behind `model->prev`, and let the next one stand behind it. */
-static ashlar_status append(ashlar_torch *t, block *model) {
-    block *b = NULL;
-    ASHLAR_TRY(ashlar__torch_new_block(t, model, &b));
-    if (model->prev != NULL) {
-        model->prev->next = b;
-    }
-    model->prev = b;
-    return model->is_active ? ASHLAR_OK : ashlar__torch_insert(b);
-}
-
-/* Mapped ranges of a pool and stream that can grow are parts of one segment: the last block of the
- * one that reaches to the model's address. */
-static block *tail_before(const ashlar_torch *t, const block *model) {
+/* Mapped ranges of a pool and stream that can grow are parts of one segment: the block of unmapped
+ * addresses where this one lies; NULL: of none. */
+static block *unmapped_at(const ashlar_torch *t, const block *range) {
     block *b = t->made;
-    while (b != NULL && (!b->can_grow || b->next != NULL || b->pool != model->pool ||
-                         b->stream != model->stream ||
-                         model->address - b->base >= ashlar__torch_space_bytes(t, b->pool))) {
+    while (b != NULL && (b->is_mapped || b->pool != range->pool || b->stream != range->stream ||
+                         range->address - b->address >= b->bytes ||
+                         range->bytes > b->bytes - (range->address - b->address))) {
         b = b->made_before;
     }
     return b;
@@ -167,13 +156,13 @@ static block *tail_before(const ashlar_torch *t, const block *model) {
 /* Where an expandable segment begins whose first mapped range is `first`: there, or where the
  * history maps something below it, since the lowest addresses are mapped first. */
 static uint64_t find_base(const ashlar_torch *t, const ashlar_event_segment *first,
-                          const block *model) {
+                          const pool *of) {
     uint64_t base = first->address;
     for (size_t i = 0; i < t->events->event_count; i++) {
         const ashlar_history_event *e = &t->events->events[i];
         if (e->action == ASHLAR_EVENT_SEGMENT_MAP && e->device == first->device &&
             e->pool == first->pool && e->stream == first->stream && e->address < base &&
-            first->address - e->address < ashlar__torch_space_bytes(t, model->pool) &&
+            first->address - e->address < ashlar__torch_space_bytes(t, of) &&
             (e->bytes == ASHLAR_TORCH_SMALL_SEGMENT) == first->is_small) {
             base = e->address;
         }
@@ -181,61 +170,61 @@ static uint64_t find_base(const ashlar_torch *t, const ashlar_event_segment *fir
     return base;
 }
 
-static ashlar_status add_segment(ashlar_torch *t, const ashlar_event_segment *segment) {
-    block model = {.address = segment->address,
+/* The addresses of a segment, unmapped until its blocks are cut out of them. */
+static ashlar_status find_addresses(ashlar_torch *t, const ashlar_event_segment *segment,
+                                    block **out) {
+    block whole = {.address = segment->address,
+                   .bytes = segment->bytes,
                    .stream = t->events->streams[segment->stream],
                    .pool = &t->pools[2 * segment->pool + segment->is_small],
                    .can_grow = segment->is_expandable};
-    if (model.can_grow) { /* unmapped addresses before it */
-        block *tail = model.prev = tail_before(t, &model);
-        model.base = tail != NULL ? tail->base : find_base(t, segment, &model);
-        model.address = tail != NULL ? tail->address + tail->bytes : model.base;
-        model.bytes = segment->address - model.address;
+    *out = whole.can_grow ? unmapped_at(t, &whole) : NULL;
+    if (*out != NULL) {
+        return ASHLAR_OK;
     }
-    if (model.bytes > 0) {
-        ASHLAR_TRY(append(t, &model));
+    if (whole.can_grow) {
+        const uint64_t space = ashlar__torch_space_bytes(t, whole.pool);
+        whole.base = whole.address = find_base(t, segment, whole.pool);
+        whole.bytes += segment->address - whole.base;
+        whole.bytes = whole.bytes < space ? space : whole.bytes;
     }
-    model.is_mapped = true;
-    for (size_t i = 0; i < segment->block_count; i++) {
+    return ashlar__torch_new_block(t, &whole, out);
+}
+
+static ashlar_status add_segment(ashlar_torch *t, const ashlar_event_segment *segment) {
+    block *b, *rest;
+    ASHLAR_TRY(find_addresses(t, segment, &b));
+    for (size_t i = 0; i < segment->block_count; i++, b = b->next) {
         const ashlar_event_block *from = &t->events->first.blocks[segment->first_block + i];
-        model.address = from->address;
-        model.bytes = from->bytes;
-        model.is_active = from->state != ASHLAR_BLOCK_INACTIVE;
-        ASHLAR_TRY(append(t, &model));
-        if (model.is_active) {
-            t->blocks[from->allocation] = model.prev;
+        if (b->address < from->address) {
+            ASHLAR_TRY(ashlar__torch_cut(t, b, from->address - b->address, &b));
         }
+        if (b->bytes > from->bytes) {
+            ASHLAR_TRY(ashlar__torch_cut(t, b, from->bytes, &rest));
+        }
+        b->is_mapped = true;
+        b->is_active = from->state != ASHLAR_BLOCK_INACTIVE;
+        if (b->is_active) {
+            t->blocks[from->allocation] = b;
+        }
+        ASHLAR_TRY(b->is_active ? ASHLAR_OK : ashlar__torch_insert(b));
     }
     t->reserved_bytes += segment->bytes;
     return ASHLAR_OK;
 }
 
-static ashlar_status add_segments(ashlar_torch *t) {
-    for (size_t i = 0; i < t->events->first.segment_count; i++) {
-        if (t->events->first.segments[i].device == t->config->device) {
-            ASHLAR_TRY(add_segment(t, &t->events->first.segments[i]));
-        }
+ashlar_status ashlar__torch_begin(ashlar_torch *t) {
+    const ashlar_events *e = t->events;
+    ASHLAR_HOST_NEW(t->pools, 2 * e->pool_count, NO_MEMORY);
+    for (size_t i = 0; i < 2 * e->pool_count; i++) {
+        t->pools[i] = (pool){.number = (uint32_t)(i / 2), .is_small = i % 2 != 0};
     }
-    for (block *b = t->made; b != NULL; b = b->made_before) { /* what can grow goes on, unmapped */
-        block model = *b;
-        model.address += b->bytes;
-        model.bytes = b->base + ashlar__torch_space_bytes(t, b->pool) - model.address;
-        model.prev = b;
-        model.is_mapped = model.is_active = false;
-        if (b->can_grow && b->next == NULL && model.bytes > 0 &&
-            model.bytes < ashlar__torch_space_bytes(t, b->pool)) {
-            ASHLAR_TRY(append(t, &model));
+    for (size_t i = 0; t->config->is_recorded && i < e->first.segment_count; i++) {
+        if (e->first.segments[i].device == t->config->device) {
+            ASHLAR_TRY(add_segment(t, &e->first.segments[i]));
         }
     }
     return ASHLAR_OK;
-}
-
-ashlar_status ashlar__torch_begin(ashlar_torch *t) {
-    ASHLAR_HOST_NEW(t->pools, 2 * t->events->pool_count, NO_MEMORY);
-    for (size_t i = 0; i < 2 * t->events->pool_count; i++) {
-        t->pools[i] = (pool){.number = (uint32_t)(i / 2), .is_small = i % 2 != 0};
-    }
-    return t->config->is_recorded ? add_segments(t) : ASHLAR_OK;
 }
 
 void ashlar__torch_end(ashlar_torch *t) {
