@@ -141,28 +141,19 @@ uint64_t ashlar__torch_space_bytes(const ashlar_torch *t, const pool *p) {
 
 /* ---- the beginning and the end ---- */
 
-/* Mapped ranges of a pool and stream that can grow are parts of one segment: the block of unmapped
- * addresses where this one lies; NULL: of none. */
-static block *unmapped_at(const ashlar_torch *t, const block *range) {
-    block *b = t->made;
-    while (b != NULL && (b->is_mapped || b->pool != range->pool || b->stream != range->stream ||
-                         range->address - b->address >= b->bytes ||
-                         range->bytes > b->bytes - (range->address - b->address))) {
-        b = b->made_before;
-    }
-    return b;
-}
-
 /* Where an expandable segment begins whose first mapped range is `first`: there, or where the
  * history maps something below it, since the lowest addresses are mapped first. */
 static uint64_t find_base(const ashlar_torch *t, const ashlar_event_segment *first,
                           const pool *of) {
+    const bool is_lowest = first == t->events->first.segments || first[-1].device != first->device;
+    const uint64_t floor = is_lowest ? 0 : first[-1].address + first[-1].bytes;
     uint64_t base = first->address;
     for (size_t i = 0; i < t->events->event_count; i++) {
         const ashlar_history_event *e = &t->events->events[i];
         if (e->action == ASHLAR_EVENT_SEGMENT_MAP && e->device == first->device &&
             e->pool == first->pool && e->stream == first->stream && e->address < base &&
-            first->address - e->address < ashlar__torch_space_bytes(t, of) &&
+            e->address >= floor && first->address - e->address < ashlar__torch_space_bytes(t, of) &&
+            (first->address - e->address) % ashlar__torch_chunk_bytes(t, of) == 0 &&
             (e->bytes == ASHLAR_TORCH_SMALL_SEGMENT) == first->is_small) {
             base = e->address;
         }
@@ -170,16 +161,20 @@ static uint64_t find_base(const ashlar_torch *t, const ashlar_event_segment *fir
     return base;
 }
 
-/* The addresses of a segment, unmapped until its blocks are cut out of them. */
+/* The addresses of a segment, unmapped until its blocks are cut out of them. Mapped ranges that can
+ * grow, of a pool and stream and with nothing between them, are parts of one segment: `behind` is
+ * what is not mapped behind the range before. */
 static ashlar_status find_addresses(ashlar_torch *t, const ashlar_event_segment *segment,
-                                    block **out) {
+                                    block *behind, block **out) {
     block whole = {.address = segment->address,
                    .bytes = segment->bytes,
                    .stream = t->events->streams[segment->stream],
                    .pool = &t->pools[2 * segment->pool + segment->is_small],
                    .can_grow = segment->is_expandable};
-    *out = whole.can_grow ? unmapped_at(t, &whole) : NULL;
-    if (*out != NULL) {
+    if (whole.can_grow && behind != NULL && behind->pool == whole.pool &&
+        behind->stream == whole.stream && whole.address - behind->address < behind->bytes &&
+        whole.bytes <= behind->bytes - (whole.address - behind->address)) {
+        *out = behind;
         return ASHLAR_OK;
     }
     if (whole.can_grow) {
@@ -191,9 +186,10 @@ static ashlar_status find_addresses(ashlar_torch *t, const ashlar_event_segment 
     return ashlar__torch_new_block(t, &whole, out);
 }
 
-static ashlar_status add_segment(ashlar_torch *t, const ashlar_event_segment *segment) {
+static ashlar_status add_segment(ashlar_torch *t, const ashlar_event_segment *segment,
+                                 block **behind) {
     block *b, *rest;
-    ASHLAR_TRY(find_addresses(t, segment, &b));
+    ASHLAR_TRY(find_addresses(t, segment, *behind, &b));
     for (size_t i = 0; i < segment->block_count; i++, b = b->next) {
         const ashlar_event_block *from = &t->events->first.blocks[segment->first_block + i];
         if (b->address < from->address) {
@@ -209,19 +205,21 @@ static ashlar_status add_segment(ashlar_torch *t, const ashlar_event_segment *se
         }
         ASHLAR_TRY(b->is_active ? ASHLAR_OK : ashlar__torch_insert(b));
     }
+    *behind = b;
     t->reserved_bytes += segment->bytes;
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar__torch_begin(ashlar_torch *t) {
     const ashlar_events *e = t->events;
+    block *behind = NULL;
     ASHLAR_HOST_NEW(t->pools, 2 * e->pool_count, NO_MEMORY);
     for (size_t i = 0; i < 2 * e->pool_count; i++) {
         t->pools[i] = (pool){.number = (uint32_t)(i / 2), .is_small = i % 2 != 0};
     }
     for (size_t i = 0; t->config->is_recorded && i < e->first.segment_count; i++) {
         if (e->first.segments[i].device == t->config->device) {
-            ASHLAR_TRY(add_segment(t, &e->first.segments[i]));
+            ASHLAR_TRY(add_segment(t, &e->first.segments[i], &behind));
         }
     }
     return ASHLAR_OK;

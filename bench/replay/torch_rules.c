@@ -66,9 +66,25 @@ static bool should_split(const ashlar_torch_settings *s, const block *b, uint64_
 
 /* ---- from the cache ---- */
 
+/* Whether its segment's addresses end behind a block, and nobody knows where: they do so by the
+ * size of the device, from the segment's begin on. */
+static bool is_open(const ashlar_torch *t, const block *b) {
+    return b != NULL && !b->is_mapped && b->next == NULL &&
+           (t->config->device_bytes == 0 || b->number == 0);
+}
+
 /* A block that can grow counts with the addresses behind it. */
 static uint64_t grown_bytes(const block *b) {
     return b->bytes + (b->next != NULL && !b->next->is_mapped ? b->next->bytes : 0);
+}
+
+/* Whether the next block fits better than one that can grow. Where that is not known, the record
+ * may say that the first one was not taken. */
+static bool is_better(const ashlar_torch *t, const block *b, const block *next) {
+    const uint64_t named = ashlar__torch_named(t, ASHLAR_EVENT_ALLOC);
+    return named != 0 && (is_open(t, b->next) || is_open(t, next->next))
+               ? named - b->address >= b->bytes
+               : grown_bytes(next) < grown_bytes(b);
 }
 
 /* The index of the cached block for a request; pool->count: there is none. */
@@ -81,8 +97,7 @@ static size_t search(const ashlar_torch *t, const block *want) {
         return p->count;
     }
     while (s->is_expandable && cached[i]->can_grow && i + 1 < p->count &&
-           cached[i + 1]->stream == want->stream &&
-           grown_bytes(cached[i + 1]) < grown_bytes(cached[i])) {
+           cached[i + 1]->stream == want->stream && is_better(t, cached[i], cached[i + 1])) {
         i++;
     }
     const bool is_too_large =
@@ -136,10 +151,12 @@ static uint64_t number_of(ashlar_torch *t) {
 
 /* The lowest addresses with room for a request: cached ones, if they stand before unmapped ones,
  * and what follows as long as it is free. Where a segment lies of which nothing was mapped yet,
- * nobody knows: where the record maps something next. */
+ * nobody knows: where the record maps something next. That also says whether there was room at an
+ * end that is not known, and whether there was such a segment that no history tells of. */
 static ashlar_status find_room(ashlar_torch *t, const block *want, block **out) {
     const uint64_t named = ashlar__torch_named(t, ASHLAR_EVENT_SEGMENT_MAP);
     const uint64_t unplaced = named == 0 ? UINT64_MAX : named + 1; /* behind what is known there */
+    const bool is_sure = t->config->device_bytes != 0 && t->events->first.segment_count == 0;
     uint64_t lowest = 0;
     *out = NULL;
     for (block *b = t->made; b != NULL; b = b->made_before) {
@@ -148,17 +165,18 @@ static ashlar_status find_room(ashlar_torch *t, const block *want, block **out) 
         }
         block *first = b->prev != NULL && !b->prev->is_active ? b->prev : b;
         const uint64_t address = first->address == 0 ? unplaced : first->address;
+        const bool is_elsewhere = named != 0 && named != b->address;
         uint64_t room = 0;
         for (const block *at = first; at != NULL && !at->is_active && room < want->bytes;
              at = at->next) {
-            room += at->bytes;
+            room += is_elsewhere && is_open(t, at) ? 0 : at->bytes;
         }
         if (room >= want->bytes && (*out == NULL || address < lowest)) {
             *out = first;
             lowest = address;
         }
     }
-    if (*out != NULL) {
+    if (*out != NULL && (is_sure || named == 0 || named + 1 >= lowest)) {
         return ASHLAR_OK;
     }
     block whole = *want;
@@ -359,15 +377,16 @@ static uint64_t age(const block *b) {
 }
 
 /* With garbage_collection_threshold: release large segments that are older than the average, until
- * enough is released. How old those of the beginning are, nobody knows: while there are some, what
- * the record releases is old. */
+ * enough is released. How old those of the beginning are, nobody knows: while there are some, or if
+ * the size of the device is not known, what the record releases is old. */
 static void collect_garbage(ashlar_torch *t) {
-    const double threshold = t->config->settings->gc_threshold;
+    const ashlar_torch_settings *s = t->config->settings;
     const uint64_t allowed = allowed_bytes(t->config);
-    uint64_t most = (uint64_t)(threshold * (double)allowed), ages = 0, count = 0;
+    uint64_t most = allowed == UINT64_MAX ? allowed : (uint64_t)(s->gc_threshold * (double)allowed);
+    uint64_t ages = 0, count = 0;
     pool *p = &t->pools[0];
-    bool is_told = false;
-    if (threshold <= 0 || allowed == UINT64_MAX || t->reserved_bytes <= most) {
+    bool is_told = t->is_compared && s->fraction < 1 && t->config->device_bytes == 0;
+    if (s->gc_threshold <= 0 || (t->reserved_bytes <= most && !is_told)) {
         return;
     }
     for (size_t i = 0; i < p->count; i++) {
