@@ -61,7 +61,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__torch_replay(const ashlar_events *events
                                                      const ashlar_torch_config *config,
                                                      ashlar_torch_result *result);
 
-/* ---- between torch_replay.c and torch_rules.c ---- */
+/* ---- between torch_replay.c, torch_rules.c and torch_blocks.c ---- */
+
+#define ASHLAR_TORCH_SMALL_SEGMENT (UINT64_C(2) << 20) /* that small requests share */
 
 typedef struct ashlar_torch_block ashlar_torch_block;
 
@@ -80,7 +82,7 @@ struct ashlar_torch_block {
     ashlar_torch_block *prev, *next, *made_before;
     ashlar_torch_pool *pool; /* NULL: to be used again */
     uint64_t number;    /* of its segment, in the order of making; 0: not known, or not asked for */
-    uint64_t cached_at; /* the pool's searches when it went to the cache */
+    uint64_t cached_at; /* the pool's searches when it went to the cache; 0: before the first */
     uint64_t base;      /* where its expandable segment begins */
     bool can_grow;      /* it is of an expandable segment */
     bool is_active;     /* in use, or freed and waiting for a stream */
@@ -103,6 +105,7 @@ typedef struct ashlar_torch {
     size_t begin, end;
     size_t next;          /* the record is equal up to here, */
     size_t completed;     /* and what it completed is, too */
+    uint32_t release_stack; /* of what may release now: the emptied cache, the allocation */
     bool is_compared;     /* it has been equal so far */
     bool has_completions; /* the history has some */
     uint64_t live_bytes;  /* as requested, and not freed by the program */
@@ -110,7 +113,33 @@ typedef struct ashlar_torch {
     uint64_t segments_made;
 } ashlar_torch;
 
-/* The rules. begin() adds, if is_recorded, the segments that are there when the history begins, and
+/* The index of the first cached block that is not before the key. */
+size_t ashlar__torch_lower_bound(const ashlar_torch_pool *pool, const ashlar_torch_block *key);
+
+/* Take a block out of the cache, by its index or by itself, and put it there, unless it is not
+ * mapped. */
+ashlar_torch_block *ashlar__torch_take_out(ashlar_torch_pool *pool, size_t i);
+void ashlar__torch_erase(ashlar_torch_block *block);
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_insert(ashlar_torch_block *block);
+
+/* A block like `model`, linked to nothing but what that names; and its end. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_new_block(ashlar_torch *torch,
+                                                        const ashlar_torch_block *model,
+                                                        ashlar_torch_block **out);
+void ashlar__torch_drop_block(ashlar_torch *torch, ashlar_torch_block *block);
+
+/* Cut what is behind the first `bytes` off, and cache it. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_cut(ashlar_torch *torch, ashlar_torch_block *block,
+                                                  uint64_t bytes, ashlar_torch_block **rest);
+
+/* Let a block take in its neighbours, if they are as free and as mapped as it is, and cache it. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_merge(ashlar_torch *torch, ashlar_torch_block *block);
+
+/* An expandable segment of the pool: what it maps at a time, and all its addresses. */
+uint64_t ashlar__torch_chunk_bytes(const ashlar_torch *torch, const ashlar_torch_pool *pool);
+uint64_t ashlar__torch_space_bytes(const ashlar_torch *torch, const ashlar_torch_pool *pool);
+
+/* begin() adds, if is_recorded, the segments that are there when the history begins, and
  * sets blocks[] for what is allocated in them. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__torch_begin(ashlar_torch *torch);
 void ashlar__torch_end(ashlar_torch *torch);

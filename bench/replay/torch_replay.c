@@ -112,7 +112,7 @@ void ashlar__torch_give(ashlar_torch *r, ashlar_event_action action,
 
 uint32_t ashlar__torch_released_pool(const ashlar_torch *r) {
     const event *e = segment_event(r, r->next);
-    return e != NULL && is_release(e) ? e->pool : 0;
+    return e != NULL && is_release(e) && e->stack == r->release_stack ? e->pool : 0;
 }
 
 uint64_t ashlar__torch_named(const ashlar_torch *r, ashlar_event_action action) {
@@ -180,22 +180,25 @@ static bool is_emptied_next(const replay *r) {
 
 /* The cache is emptied, perhaps several times. */
 static ashlar_status empty(replay *r) {
-    size_t before;
-    do {
+    for (size_t before = SIZE_MAX; r->next != before && is_emptied_next(r);) {
         before = r->next;
-        ASHLAR_TRY(is_emptied_next(r) ? ashlar__torch_release(r) : ASHLAR_OK);
-    } while (r->is_compared && r->next > before);
+        r->release_stack = segment_event(r, before)->stack;
+        ASHLAR_TRY(ashlar__torch_release(r));
+    }
     return ASHLAR_OK;
 }
 
 /* Whether the rules differ from a record that goes on to the driver: the cache has a block, or
- * max_split_size asks for another release than the recorded one. */
+ * max_split_size asks for another release than the recorded one, or none is recorded. */
 static bool is_other_way(const replay *r) {
     const event *first = segment_event(r, r->next), *last = event_at(r, r->end);
     const uint64_t oversize =
         ashlar__torch_oversize(r, last->bytes, r->events->streams[last->stream], last->pool);
-    return has_cached(r) || (oversize > 0 && first != NULL && is_release(first) &&
-                             (first->bytes != oversize || first->stream != last->stream));
+    const bool is_kept = first == NULL && last->action == ASHLAR_EVENT_OOM;
+    const bool is_another =
+        first != NULL && is_release(first) &&
+        (first->bytes != oversize || first->stream != last->stream || first->pool != last->pool);
+    return has_cached(r) || (oversize > 0 && (is_kept || is_another));
 }
 
 /* Completions before an allocation are of its beginning, where PyTorch asks whether streams are
@@ -228,6 +231,7 @@ static ashlar_status allocate(replay *r) {
     }
     ASHLAR_TRY(empty(r));
     ASHLAR_TRY(complete_before(r, &is_refused));
+    r->release_stack = last->stack;
     ASHLAR_TRY(ashlar__torch_malloc(r, last->bytes, r->events->streams[last->stream], last->pool,
                                     is_refused, &b));
     ASHLAR_TRY(complete_recorded(r));

@@ -1,142 +1,19 @@
 /* torch_rules.c - the rules by which PyTorch's caching allocator places blocks and asks the driver
  * (c10/cuda/CUDACachingAllocator.cpp, versions 2.1 to 2.15). */
-#include <string.h>
-
-#include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 #include "bench/replay/torch.h"
 
 #define MIB (UINT64_C(1) << 20)
 
 enum { MIN_BLOCK_BYTES = 512 };
-#define SMALL_BYTES MIB               /* requests up to here are small, */
-#define SMALL_SEGMENT_BYTES (2 * MIB) /* and share segments of this size */
+#define SMALL_BYTES MIB               /* requests up to here are small */
 #define MIN_LARGE_BYTES (10 * MIB)    /* from here on a segment is for one request, */
 #define LARGE_ROUNDING (2 * MIB)      /* of this multiple */
-/* Addresses of an expandable segment, if the device is not known. */
-#define ADDRESS_SPACE (UINT64_C(1) << 44)
 
 #define NO_MEMORY "no host memory for PyTorch's blocks"
 
 typedef ashlar_torch_block block;
 typedef ashlar_torch_pool pool;
-
-/* ---- the cache of a pool, and blocks ---- */
-
-static int compare(uint64_t a, uint64_t b) {
-    return (a > b) - (a < b);
-}
-
-static int order(const block *a, const block *b) {
-    return a->stream != b->stream   ? compare(a->stream, b->stream)
-           : a->bytes != b->bytes   ? compare(a->bytes, b->bytes)
-           : a->number != b->number ? compare(a->number, b->number)
-                                    : compare(a->address, b->address);
-}
-
-/* The index of the first cached block that is not before the key. */
-static size_t lower_bound(const pool *p, const block *key) {
-    size_t low = 0, high = p->count;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (order(p->cached[middle], key) < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-static block *take_out(pool *p, size_t i) {
-    block *b = p->cached[i];
-    p->count--;
-    memmove(&p->cached[i], &p->cached[i + 1], (p->count - i) * sizeof(block *));
-    return b;
-}
-
-static void erase(block *b) {
-    const size_t i = lower_bound(b->pool, b);
-    ASHLAR_CHECK2(i < b->pool->count && b->pool->cached[i] == b);
-    (void)take_out(b->pool, i);
-}
-
-/* Unmapped addresses are not cached. */
-static ashlar_status insert(block *b) {
-    pool *p = b->pool;
-    if (!b->is_mapped) {
-        return ASHLAR_OK;
-    }
-    ASHLAR_HOST_GROW(p->cached, &p->capacity, p->count, NO_MEMORY);
-    const size_t i = lower_bound(p, b);
-    memmove(&p->cached[i + 1], &p->cached[i], (p->count - i) * sizeof(block *));
-    p->cached[i] = b;
-    p->count++;
-    b->cached_at = p->searches;
-    return ASHLAR_OK;
-}
-
-static ashlar_status new_block(ashlar_torch *t, const block *model, block **out) {
-    if (t->spare == NULL) {
-        ASHLAR_HOST_NEW(t->spare, 1, NO_MEMORY);
-        t->spare->made_before = t->made;
-        t->made = t->spare;
-    }
-    block *b = t->spare, *const made_before = b->made_before;
-    t->spare = b->next;
-    *b = *model;
-    b->made_before = made_before;
-    *out = b;
-    return ASHLAR_OK;
-}
-
-static void drop_block(ashlar_torch *t, block *b) {
-    b->pool = NULL;
-    b->next = t->spare;
-    t->spare = b;
-}
-
-/* Cut what is behind the first `bytes` off, and cache it. */
-static ashlar_status cut(ashlar_torch *t, block *b, uint64_t bytes, block **rest) {
-    ASHLAR_TRY(new_block(t, b, rest));
-    (*rest)->address += bytes;
-    (*rest)->bytes -= bytes;
-    (*rest)->prev = b;
-    if (b->next != NULL) {
-        b->next->prev = *rest;
-    }
-    b->next = *rest;
-    b->bytes = bytes;
-    return insert(*rest);
-}
-
-/* Let a block, which is not cached, take in a neighbour that is as free and as mapped as it is. */
-static void merge(ashlar_torch *t, block *b, block *other) {
-    if (other == NULL || other->is_active || other->is_mapped != b->is_mapped) {
-        return;
-    }
-    if (other->is_mapped) {
-        erase(other);
-    }
-    const block *left = other == b->prev ? other : b, *right = other == b->prev ? b : other;
-    b->address = left->address;
-    b->prev = left->prev;
-    b->next = right->next;
-    if (b->prev != NULL) {
-        b->prev->next = b;
-    }
-    if (b->next != NULL) {
-        b->next->prev = b;
-    }
-    b->bytes += other->bytes;
-    drop_block(t, other);
-}
-
-static ashlar_status merge_and_insert(ashlar_torch *t, block *b) {
-    merge(t, b, b->prev);
-    merge(t, b, b->next);
-    return insert(b);
-}
 
 static bool is_split(const block *b) {
     return b->prev != NULL || b->next != NULL;
@@ -176,7 +53,7 @@ static block request(const ashlar_torch *t, uint64_t bytes, uint64_t stream, uin
 }
 
 static uint64_t segment_for(const ashlar_torch_settings *s, uint64_t bytes) {
-    return bytes <= SMALL_BYTES      ? SMALL_SEGMENT_BYTES
+    return bytes <= SMALL_BYTES      ? ASHLAR_TORCH_SMALL_SEGMENT
            : bytes < MIN_LARGE_BYTES ? s->large_segment_bytes
                                      : round_up(bytes, LARGE_ROUNDING);
 }
@@ -189,9 +66,25 @@ static bool should_split(const ashlar_torch_settings *s, const block *b, uint64_
 
 /* ---- from the cache ---- */
 
+/* Whether its segment's addresses end behind a block, and nobody knows where: they do so by the
+ * size of the device, from the segment's begin on. */
+static bool is_open(const ashlar_torch *t, const block *b) {
+    return b != NULL && !b->is_mapped && b->next == NULL &&
+           (t->config->device_bytes == 0 || b->number == 0);
+}
+
 /* A block that can grow counts with the addresses behind it. */
 static uint64_t grown_bytes(const block *b) {
     return b->bytes + (b->next != NULL && !b->next->is_mapped ? b->next->bytes : 0);
+}
+
+/* Whether the next block fits better than one that can grow. Where that is not known, the record
+ * may say that the first one was not taken. */
+static bool is_better(const ashlar_torch *t, const block *b, const block *next) {
+    const uint64_t named = ashlar__torch_named(t, ASHLAR_EVENT_ALLOC);
+    return named != 0 && (is_open(t, b->next) || is_open(t, next->next))
+               ? named - b->address >= b->bytes
+               : grown_bytes(next) < grown_bytes(b);
 }
 
 /* The index of the cached block for a request; pool->count: there is none. */
@@ -199,13 +92,12 @@ static size_t search(const ashlar_torch *t, const block *want) {
     const ashlar_torch_settings *s = t->config->settings;
     const pool *p = want->pool;
     block *const *cached = p->cached;
-    size_t i = lower_bound(p, want);
+    size_t i = ashlar__torch_lower_bound(p, want);
     if (i == p->count || cached[i]->stream != want->stream) {
         return p->count;
     }
     while (s->is_expandable && cached[i]->can_grow && i + 1 < p->count &&
-           cached[i + 1]->stream == want->stream &&
-           grown_bytes(cached[i + 1]) < grown_bytes(cached[i])) {
+           cached[i + 1]->stream == want->stream && is_better(t, cached[i], cached[i + 1])) {
         i++;
     }
     const bool is_too_large =
@@ -248,58 +140,57 @@ bool ashlar__torch_has(const ashlar_torch *t, uint64_t bytes, uint64_t stream, u
 
 ashlar_status ashlar__torch_free(ashlar_torch *t, block *b) {
     b->is_active = false;
-    return merge_and_insert(t, b);
+    return ashlar__torch_merge(t, b);
 }
 
 /* ---- from the driver ---- */
-
-static uint64_t chunk_of(const ashlar_torch *t, const pool *p) {
-    return p->is_small ? SMALL_SEGMENT_BYTES : t->config->settings->large_segment_bytes;
-}
 
 static uint64_t number_of(ashlar_torch *t) {
     return t->config->settings->is_by_number ? ++t->segments_made : 0;
 }
 
-/* The addresses of an expandable segment. */
-static uint64_t space_bytes(const ashlar_torch *t, const pool *p) {
-    const uint64_t device = t->config->device_bytes;
-    return round_up(device == 0 ? ADDRESS_SPACE : device + device / 8, chunk_of(t, p));
-}
-
 /* The lowest addresses with room for a request: cached ones, if they stand before unmapped ones,
- * and what follows as long as it is free. */
+ * and what follows as long as it is free. Where a segment lies of which nothing was mapped yet,
+ * nobody knows: where the record maps something next. That also says whether there was room at an
+ * end that is not known, and whether there was such a segment that no history tells of. */
 static ashlar_status find_room(ashlar_torch *t, const block *want, block **out) {
+    const uint64_t named = ashlar__torch_named(t, ASHLAR_EVENT_SEGMENT_MAP);
+    const uint64_t unplaced = named == 0 ? UINT64_MAX : named + 1; /* behind what is known there */
+    const bool is_sure = t->config->device_bytes != 0 && t->events->first.segment_count == 0;
+    uint64_t lowest = 0;
     *out = NULL;
     for (block *b = t->made; b != NULL; b = b->made_before) {
         if (b->pool != want->pool || b->stream != want->stream || b->is_mapped) {
             continue;
         }
         block *first = b->prev != NULL && !b->prev->is_active ? b->prev : b;
+        const uint64_t address = first->address == 0 ? unplaced : first->address;
+        const bool is_elsewhere = named != 0 && named != b->address;
         uint64_t room = 0;
         for (const block *at = first; at != NULL && !at->is_active && room < want->bytes;
              at = at->next) {
-            room += at->bytes;
+            room += is_elsewhere && is_open(t, at) ? 0 : at->bytes;
         }
-        if (room >= want->bytes && (*out == NULL || first->address < (*out)->address)) {
+        if (room >= want->bytes && (*out == NULL || address < lowest)) {
             *out = first;
+            lowest = address;
         }
     }
-    if (*out != NULL) {
+    if (*out != NULL && (is_sure || named == 0 || named + 1 >= lowest)) {
         return ASHLAR_OK;
     }
     block whole = *want;
-    whole.bytes = space_bytes(t, want->pool);
+    whole.bytes = ashlar__torch_space_bytes(t, want->pool);
     whole.number = number_of(t);
     whole.can_grow = true;
-    return new_block(t, &whole, out);
+    return ashlar__torch_new_block(t, &whole, out);
 }
 
 /* Map whole chunks for the first `bytes` of an unmapped block. *is_mapped: false if the driver
  * refused. */
 static ashlar_status map(ashlar_torch *t, block *b, uint64_t bytes, bool *is_mapped) {
     block range = *b, *rest = NULL;
-    range.bytes = round_up(bytes, chunk_of(t, b->pool));
+    range.bytes = round_up(bytes, ashlar__torch_chunk_bytes(t, b->pool));
     *is_mapped = ashlar__torch_take(t, ASHLAR_EVENT_SEGMENT_MAP, &range);
     if (!*is_mapped) {
         return ASHLAR_OK;
@@ -308,14 +199,10 @@ static ashlar_status map(ashlar_torch *t, block *b, uint64_t bytes, bool *is_map
         b->address = b->base = range.address;
     }
     if (range.bytes < b->bytes) {
-        ASHLAR_TRY(cut(t, b, range.bytes, &rest));
+        ASHLAR_TRY(ashlar__torch_cut(t, b, range.bytes, &rest));
     }
     b->is_mapped = true;
-    return merge_and_insert(t, b);
-}
-
-static uint64_t least(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
+    return ashlar__torch_merge(t, b);
 }
 
 /* Grow an expandable segment. *out is as it was if the driver refused; what was mapped until then
@@ -327,11 +214,11 @@ static ashlar_status grow(ashlar_torch *t, const block *want, block **out) {
     while (is_mapped && (!b->is_mapped || b->bytes < want->bytes)) {
         block *next = b->is_mapped ? b->next : b;
         const uint64_t missing = want->bytes - (b->is_mapped ? b->bytes : 0);
-        ASHLAR_TRY(map(t, next, least(missing, next->bytes), &is_mapped));
+        ASHLAR_TRY(map(t, next, missing < next->bytes ? missing : next->bytes, &is_mapped));
         b = is_mapped ? next : b; /* it has taken in b */
     }
     if (is_mapped) {
-        erase(b);
+        ashlar__torch_erase(b);
         *out = b;
     }
     return ASHLAR_OK;
@@ -359,42 +246,43 @@ static ashlar_status ask(ashlar_torch *t, const block *want, block **out) {
     }
     whole.number = number_of(t);
     whole.is_mapped = true;
-    return new_block(t, &whole, out);
+    return ashlar__torch_new_block(t, &whole, out);
 }
 
 /* ---- back to the driver ---- */
 
 /* Release a segment that is one cached block, cached[i], or one equal to it. */
 static void release_segment(ashlar_torch *t, pool *p, size_t i) {
-    block *b = take_out(p, break_tie(t, p->cached, p->count, i, ASHLAR_EVENT_SEGMENT_FREE));
+    block *b =
+        ashlar__torch_take_out(p, break_tie(t, p->cached, p->count, i, ASHLAR_EVENT_SEGMENT_FREE));
     ashlar__torch_give(t, ASHLAR_EVENT_SEGMENT_FREE, b);
-    drop_block(t, b);
+    ashlar__torch_drop_block(t, b);
 }
 
 /* Unmap the chunks that lie in a cached block as a whole. */
 static ashlar_status unmap(ashlar_torch *t, block *b) {
-    const uint64_t chunk = chunk_of(t, b->pool), offset = b->address - b->base;
+    const uint64_t chunk = ashlar__torch_chunk_bytes(t, b->pool), offset = b->address - b->base;
     const uint64_t begin = round_up(offset, chunk);
     const uint64_t end = (offset + b->bytes) / chunk * chunk;
     block *rest = NULL;
     if (begin >= end) {
         return ASHLAR_OK;
     }
-    erase(b);
+    ashlar__torch_erase(b);
     if (begin > offset) {
-        ASHLAR_TRY(cut(t, b, begin - offset, &rest));
-        ASHLAR_TRY(insert(b));
-        erase(rest);
+        ASHLAR_TRY(ashlar__torch_cut(t, b, begin - offset, &rest));
+        ASHLAR_TRY(ashlar__torch_insert(b));
+        ashlar__torch_erase(rest);
         b = rest;
     }
     if (b->bytes > end - begin) {
-        ASHLAR_TRY(cut(t, b, end - begin, &rest));
+        ASHLAR_TRY(ashlar__torch_cut(t, b, end - begin, &rest));
     }
     ashlar__torch_give(t, ASHLAR_EVENT_SEGMENT_UNMAP, b);
     b->is_mapped = false;
-    ASHLAR_TRY(merge_and_insert(t, b));
+    ASHLAR_TRY(ashlar__torch_merge(t, b));
     if (!is_split(b)) { /* the whole segment is unmapped, and ends */
-        drop_block(t, b);
+        ashlar__torch_drop_block(t, b);
     }
     return ASHLAR_OK;
 }
@@ -452,7 +340,7 @@ static block oversize_key(const ashlar_torch *t, const block *want) {
  * the largest; pool->count: there is none. */
 static size_t find_oversize(const ashlar_torch *t, const block *key) {
     const pool *p = key->pool;
-    size_t i = lower_bound(p, key);
+    size_t i = ashlar__torch_lower_bound(p, key);
     if (i < p->count && p->cached[i]->stream == key->stream && !p->cached[i]->can_grow) {
         return i;
     }
@@ -489,26 +377,34 @@ static uint64_t age(const block *b) {
 }
 
 /* With garbage_collection_threshold: release large segments that are older than the average, until
- * enough is released. */
+ * enough is released. How old those of the beginning are, nobody knows: while there are some, or if
+ * the size of the device is not known, what the record releases is old. */
 static void collect_garbage(ashlar_torch *t) {
-    const double threshold = t->config->settings->gc_threshold;
+    const ashlar_torch_settings *s = t->config->settings;
     const uint64_t allowed = allowed_bytes(t->config);
-    const uint64_t most = (uint64_t)(threshold * (double)allowed);
-    pool *p = &t->pools[0];
+    uint64_t most = allowed == UINT64_MAX ? allowed : (uint64_t)(s->gc_threshold * (double)allowed);
     uint64_t ages = 0, count = 0;
-    if (threshold <= 0 || allowed == UINT64_MAX) {
+    pool *p = &t->pools[0];
+    bool is_told = t->is_compared && s->fraction < 1 && t->config->device_bytes == 0;
+    if (s->gc_threshold <= 0 || (t->reserved_bytes <= most && !is_told)) {
         return;
     }
     for (size_t i = 0; i < p->count; i++) {
-        ages += is_split(p->cached[i]) ? 0 : age(p->cached[i]);
-        count += !is_split(p->cached[i]);
+        const block *b = p->cached[i];
+        ages += is_split(b) ? 0 : age(b);
+        count += !is_split(b);
+        is_told |= t->is_compared && !is_split(b) && b->cached_at == 0;
     }
+    most = is_told ? 0 : most;
     for (bool is_going = true; is_going && t->reserved_bytes > most && count > 0;) {
         const double limit = (double)ages / (double)count;
         is_going = false;
         for (size_t i = 0; i < p->count;) {
             const block *b = p->cached[i];
-            if (is_split(b) || b->can_grow || (double)age(b) < limit) {
+            const bool is_old =
+                is_told ? ashlar__torch_named(t, ASHLAR_EVENT_SEGMENT_FREE) == b->address
+                        : (double)age(b) >= limit;
+            if (is_split(b) || b->can_grow || !is_old) {
                 i++;
                 continue;
             }
@@ -531,7 +427,7 @@ ashlar_status ashlar__torch_malloc(ashlar_torch *t, uint64_t bytes, uint64_t str
     *out = NULL;
     if (!is_refused) {
         const size_t i = break_tie(t, p->cached, p->count, search(t, &want), ASHLAR_EVENT_ALLOC);
-        b = i < p->count ? take_out(p, i) : NULL;
+        b = i < p->count ? ashlar__torch_take_out(p, i) : NULL;
     }
     if (b == NULL && !is_refused) {
         collect_garbage(t);
@@ -548,119 +444,9 @@ ashlar_status ashlar__torch_malloc(ashlar_torch *t, uint64_t bytes, uint64_t str
         return ASHLAR_OK;
     }
     if (should_split(t->config->settings, b, want.bytes)) {
-        ASHLAR_TRY(cut(t, b, want.bytes, &rest));
+        ASHLAR_TRY(ashlar__torch_cut(t, b, want.bytes, &rest));
     }
     b->is_active = true;
     *out = b;
     return ASHLAR_OK;
-}
-
-/* ---- the beginning and the end ---- */
-
-/* Add a block behind `model->prev`, and let the next one stand behind it. */
-static ashlar_status append(ashlar_torch *t, block *model) {
-    block *b = NULL;
-    ASHLAR_TRY(new_block(t, model, &b));
-    if (model->prev != NULL) {
-        model->prev->next = b;
-    }
-    model->prev = b;
-    return model->is_active ? ASHLAR_OK : insert(b);
-}
-
-/* Mapped ranges of a pool and stream that can grow are parts of one segment: the last block of the
- * one that reaches to the model's address. */
-static block *tail_before(const ashlar_torch *t, const block *model) {
-    block *b = t->made;
-    while (b != NULL &&
-           (!b->can_grow || b->next != NULL || b->pool != model->pool ||
-            b->stream != model->stream || model->address - b->base >= space_bytes(t, b->pool))) {
-        b = b->made_before;
-    }
-    return b;
-}
-
-/* Where an expandable segment begins whose first mapped range is `first`: there, or where the
- * history maps something below it, since the lowest addresses are mapped first. */
-static uint64_t find_base(const ashlar_torch *t, const ashlar_event_segment *first,
-                          const block *model) {
-    uint64_t base = first->address;
-    for (size_t i = 0; i < t->events->event_count; i++) {
-        const ashlar_history_event *e = &t->events->events[i];
-        if (e->action == ASHLAR_EVENT_SEGMENT_MAP && e->device == first->device &&
-            e->pool == first->pool && e->stream == first->stream && e->address < base &&
-            first->address - e->address < space_bytes(t, model->pool) &&
-            (e->bytes == SMALL_SEGMENT_BYTES) == first->is_small) {
-            base = e->address;
-        }
-    }
-    return base;
-}
-
-static ashlar_status add_segment(ashlar_torch *t, const ashlar_event_segment *segment) {
-    block model = {.address = segment->address,
-                   .stream = t->events->streams[segment->stream],
-                   .pool = &t->pools[2 * segment->pool + segment->is_small],
-                   .can_grow = segment->is_expandable};
-    if (model.can_grow) { /* unmapped addresses before it */
-        block *tail = model.prev = tail_before(t, &model);
-        model.base = tail != NULL ? tail->base : find_base(t, segment, &model);
-        model.address = tail != NULL ? tail->address + tail->bytes : model.base;
-        model.bytes = segment->address - model.address;
-    }
-    if (model.bytes > 0) {
-        ASHLAR_TRY(append(t, &model));
-    }
-    model.is_mapped = true;
-    for (size_t i = 0; i < segment->block_count; i++) {
-        const ashlar_event_block *from = &t->events->first.blocks[segment->first_block + i];
-        model.address = from->address;
-        model.bytes = from->bytes;
-        model.is_active = from->state != ASHLAR_BLOCK_INACTIVE;
-        ASHLAR_TRY(append(t, &model));
-        if (model.is_active) {
-            t->blocks[from->allocation] = model.prev;
-        }
-    }
-    t->reserved_bytes += segment->bytes;
-    return ASHLAR_OK;
-}
-
-static ashlar_status add_segments(ashlar_torch *t) {
-    for (size_t i = 0; i < t->events->first.segment_count; i++) {
-        if (t->events->first.segments[i].device == t->config->device) {
-            ASHLAR_TRY(add_segment(t, &t->events->first.segments[i]));
-        }
-    }
-    for (block *b = t->made; b != NULL; b = b->made_before) { /* what can grow goes on, unmapped */
-        block model = *b;
-        model.address += b->bytes;
-        model.bytes = b->base + space_bytes(t, b->pool) - model.address;
-        model.prev = b;
-        model.is_mapped = model.is_active = false;
-        if (b->can_grow && b->next == NULL && model.bytes > 0 &&
-            model.bytes < space_bytes(t, b->pool)) {
-            ASHLAR_TRY(append(t, &model));
-        }
-    }
-    return ASHLAR_OK;
-}
-
-ashlar_status ashlar__torch_begin(ashlar_torch *t) {
-    ASHLAR_HOST_NEW(t->pools, 2 * t->events->pool_count, NO_MEMORY);
-    for (size_t i = 0; i < 2 * t->events->pool_count; i++) {
-        t->pools[i] = (pool){.number = (uint32_t)(i / 2), .is_small = i % 2 != 0};
-    }
-    return t->config->is_recorded ? add_segments(t) : ASHLAR_OK;
-}
-
-void ashlar__torch_end(ashlar_torch *t) {
-    for (size_t i = 0; t->pools != NULL && i < 2 * t->events->pool_count; i++) {
-        ashlar__host_free((void *)t->pools[i].cached);
-    }
-    for (block *b = t->made, *next; b != NULL; b = next) {
-        next = b->made_before;
-        ashlar__host_free(b);
-    }
-    ashlar__host_free(t->pools);
 }
