@@ -126,7 +126,7 @@ static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_jo
             false};
     }
     ASHLAR_TRY(ashlar__check_operands(o->device, "ashlar_optimizer_step", operands));
-    return ashlar_launch(o->device, stream, ashlar__optimizer_cpu_run, job, sizeof *job);
+    return ashlar__optimizer_cpu_launch(o->device, stream, job);
 }
 
 /* ---- the table in device memory ---- */

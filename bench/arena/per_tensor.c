@@ -3,6 +3,7 @@
 
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
+#include "allocator/soft/soft.h"
 
 enum { SHUFFLE_SEED = 7 };
 
@@ -135,7 +136,7 @@ void ashlar__per_tensor_destroy(ashlar_per_tensor *t) {
 /* ---- work ---- */
 
 static ashlar_status launch(const ashlar_per_tensor *t, const ashlar_optimizer_job *job) {
-    return ashlar_launch(t->device, t->stream, ashlar__optimizer_cpu_run, job, sizeof *job);
+    return ashlar__optimizer_cpu_launch(t->device, t->stream, job);
 }
 
 static ashlar_status launch_each(ashlar_per_tensor *t, unsigned pass, double learning_rate) {
@@ -168,6 +169,7 @@ static void add_up(void *args) {
 ashlar_status ashlar__per_tensor_norm(ashlar_per_tensor *t) {
     const addition all = {.total = t->scalars, .sums = t->sums, .count = t->count};
     ASHLAR_TRY(launch_each(t, ASHLAR_OPTIMIZER_SUM, 0));
+    ashlar__soft_name("add_up");
     return ashlar_launch(t->device, t->stream, add_up, &all, sizeof all);
 }
 

@@ -1,0 +1,123 @@
+/* soft_trace.c - a file of what streams and threads did when, in virtual time (trace=FILE). */
+#include "allocator/soft/soft.h"
+#include "allocator/soft/soft_state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "allocator/base/error.h"
+
+/* An array of events in Chrome's trace format, with the categories of PyTorch's profiler, so that
+ * one reader serves both. Its end is written behind each event and over again, so that the file is
+ * whole at any time. Lock: the state's, which this file does not name, to call nothing above it. */
+static struct {
+    int fd;   /* -1: none */
+    off_t at; /* where the next event goes; 0: the file has none yet */
+} file = {.fd = -1};
+
+enum { EVENT_BYTES = 512 };
+
+ashlar_status ashlar__soft_trace_open(const soft_config *config, int *fd) {
+    *fd = config->trace[0] == '\0'
+              ? -1
+              : open(config->trace, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    ASHLAR_FAIL_IF(*fd < 0 && config->trace[0] != '\0', ASHLAR_EIO, "ASHLAR_SOFT: trace=%s: %s",
+                   config->trace, strerror(errno));
+    return ASHLAR_OK;
+}
+
+void ashlar__soft_trace_close(int fd) {
+    if (fd >= 0) {
+        (void)close(fd); /* each event was written as a whole, or ended the trace */
+    }
+}
+
+void ashlar__soft_trace_begin(int fd) {
+    ashlar__soft_trace_close(file.fd);
+    file.fd = fd;
+    file.at = 0;
+}
+
+/* Write an event. What cannot be written ends the trace: time goes on without. */
+ASHLAR_PRINTF(1, 2) static void put(const char *format, ...) {
+    char text[EVENT_BYTES];
+    va_list args;
+    const int begin = snprintf(text, sizeof text, "%s\n", file.at == 0 ? "[" : ",");
+    va_start(args, format);
+    const int bytes = begin + vsnprintf(text + begin, sizeof text - (size_t)begin, format, args);
+    va_end(args);
+    ASHLAR_CHECK2(bytes > begin && bytes + 2 < EVENT_BYTES); /* names are short */
+    memcpy(text + bytes, "\n]", 2);
+    if (pwrite(file.fd, text, (size_t)bytes + 2, file.at) != bytes + 2) {
+        ashlar__soft_trace_begin(-1);
+        return;
+    }
+    file.at += bytes;
+}
+
+/* Nanoseconds as microseconds, with a point in every locale. */
+#define US "%llu.%03u"
+#define US_OF(ns) (unsigned long long)((ns) / 1000), (unsigned)((ns) % 1000)
+
+/* As PyTorch's profiler names them. */
+static const char *copy_name(const soft_op *op) {
+    const bool from = op->src.place == SOFT_PLACE_DEVICE, to = op->dst.place == SOFT_PLACE_DEVICE;
+    return from && to ? (op->src.device == op->dst.device ? "Memcpy DtoD" : "Memcpy PtoP")
+           : to       ? "Memcpy HtoD"
+           : from     ? "Memcpy DtoH"
+                      : "Memcpy HtoH";
+}
+
+void ashlar__soft_trace_work(const soft_stream *stream, const soft_op *op, uint64_t begin_ns) {
+    if (file.fd < 0) {
+        return;
+    }
+    const char *name = op->name != NULL ? op->name : "host function", *category = "kernel";
+    switch (op->kind) {
+    case SOFT_OP_COPY:
+        name = copy_name(op);
+        category = "gpu_memcpy";
+        break;
+    case SOFT_OP_FILL:
+        name = "Memset";
+        category = "gpu_memset";
+        break;
+    case SOFT_OP_WAIT:
+        name = "Stream Wait Event";
+        category = "cuda_sync";
+        break;
+    default:
+        break;
+    }
+    const unsigned long long id = stream->serial;
+    put("{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":%llu,\"ts\":" US ","
+        "\"dur\":" US ",\"args\":{\"device\":%d,\"stream\":%llu,\"bytes\":%zu}}",
+        category, name, stream->device->ordinal, id, US_OF(begin_ns),
+        US_OF(stream->tail_ns - begin_ns), stream->device->ordinal, id, op->bytes);
+}
+
+void ashlar__soft_trace_call(ashlar_driver_fn fn, uint64_t begin_ns, uint64_t end_ns) {
+    const ashlar_driver_kind kind =
+        fn < ASHLAR_DRIVER_FN_COUNT ? ashlar__driver_fn_kind(fn) : ASHLAR_DRIVER_QUERY;
+    if (file.fd >= 0 && (kind == ASHLAR_DRIVER_WORK || kind == ASHLAR_DRIVER_MEMORY ||
+                         kind == ASHLAR_DRIVER_WAIT)) {
+        put("{\"ph\":\"X\",\"cat\":\"cuda_driver\",\"name\":\"%s\",\"pid\":%d,\"tid\":%u,"
+            "\"ts\":" US ",\"dur\":" US "}",
+            ashlar__driver_fn_name(fn), (int)getpid(), (unsigned)ashlar__thread_number(),
+            US_OF(begin_ns), US_OF(end_ns - begin_ns));
+    }
+}
+
+void ashlar__soft_trace_tier(const soft_stream *stream, const char *tier, size_t bytes,
+                             bool is_less) {
+    if (file.fd >= 0 && bytes > 0) {
+        put("{\"ph\":\"i\",\"s\":\"p\",\"cat\":\"tier\",\"name\":\"%s\",\"pid\":%d,\"tid\":%llu,"
+            "\"ts\":" US ",\"args\":{\"bytes\":%s%zu}}",
+            tier, stream->device->ordinal, (unsigned long long)stream->serial,
+            US_OF(stream->tail_ns), is_less ? "-" : "", bytes);
+    }
+}
