@@ -2,19 +2,23 @@
 """What launches cost: 100 Linear(128, 128) by AdamW with clipping, tensor by tensor and contiguous; an
 LSTM's weights, scattered and compacted at each call, and packed.
 
-usage: bench/arena/launches.py ASHLAR_BENCH [--smoke] [--out FILE.json]
+usage: bench/arena/launches.py ASHLAR_BENCH [--smoke] [--out FILE.json] [--traces FOLDER]
 
 Launches are counted. CPU times are this machine's, medians. The other times are virtual, of the
 software device with time=on: each launch costs the host 2, 5 or 10 us, and each kernel takes 2 us
 and the time for its bytes at 2 TB/s; copies as allocator/soft/soft_time.c has them.
+
+--traces writes of the step, at 5 us, what the host and the stream did when: per_tensor.json and
+contiguous.json for tools/viewer.html, or Perfetto, and launches.svg, the picture of both.
 """
 
 import argparse
 import json
 import os
+import pathlib
 import subprocess
 
-COSTS_US = 2, 5, 10
+COSTS_US, TRACE_US = (2, 5, 10), 5
 KERNEL_NS, BYTES_PER_NS = 2000, 2000
 STEP, LSTM = "100x128x128/adamw", "lstm_H256_L2/flatten"
 BYTES = 100 * 128 * 128 * 4 * 8  # that a step reads and writes: bench_arena.h
@@ -29,16 +33,41 @@ def measure(program, group, workload, options, soft=None):
     return {row["subject"]: row for row in json.loads(done.stdout)["rows"]}
 
 
+def soft_of(cost_us, launches, bytes_):
+    """The software device on which a launch costs so much, and a kernel takes its share of bytes."""
+    kernel = KERNEL_NS + bytes_ / launches / BYTES_PER_NS
+    return "memory=4GiB,time=on,launch=%d,kernel=%d" % (1000 * cost_us, kernel)
+
+
 def row_of(program, case, workload, subject, bytes_, options):
     """Launches, time on the CPU, and virtual times by the cost of a launch."""
     here = measure(program, "arena", workload, options)[subject]
     row = {"case": case, "launches": here["launches"], "cpu_us": here["ns"] / 1000}
-    kernel = KERNEL_NS + bytes_ / here["launches"] / BYTES_PER_NS
     for cost in COSTS_US:
-        soft = "time=on,launch=%d,kernel=%d" % (1000 * cost, kernel)
+        soft = soft_of(cost, here["launches"], bytes_)
         virtual = measure(program, "arena", workload, ["--smoke"], soft)[subject]
         row["at_%d_us" % cost] = virtual["ns"] / 1000
     return row
+
+
+# ---- traces ----
+
+def trace_of(program, subject, launches, file):
+    """What a step does, from its first call to the end of its wait: the newest such in the run."""
+    soft = soft_of(TRACE_US, launches, BYTES) + ",trace=%s" % file
+    measure(program, "arena", STEP, ["--smoke"], soft)
+    steps, last = [[]], None
+    for event in json.loads(file.read_text()):
+        if last == "cuStreamSynchronize" != event["name"]:
+            steps.append([])
+        steps[-1].append(event)
+        last = event["name"]
+    events = [s for s in steps if sum(e["cat"] == "kernel" for e in s) == launches][-1]
+    first = min(e["ts"] for e in events)
+    for event in events:
+        event["ts"] = round(event["ts"] - first, 3)
+    file.write_text(json.dumps({"traceEvents": events}))
+    return events
 
 
 def main():
