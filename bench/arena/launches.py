@@ -70,11 +70,68 @@ def trace_of(program, subject, launches, file):
     return events
 
 
+SVG = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 240" width="760" height="240"
+     font-family="sans-serif" font-size="14" role="img" aria-labelledby="title">
+<title id="title">%s</title>
+<style>
+text { fill: #1f2328 }
+.quiet { fill: #59636e }
+.wait { fill: #d1d9e0 }
+.launch { fill: #bf8700 }
+.kernel { fill: #0969da }
+@media (prefers-color-scheme: dark) {
+text { fill: #f0f6fc }
+.quiet { fill: #9198a1 }
+.wait { fill: #3d444d }
+.launch { fill: #d29922 }
+.kernel { fill: #4493f8 }
+}
+</style>
+%s
+</svg>
+"""
+KINDS = {"kernel": "kernel", "cuLaunchHostFunc": "launch", "cuStreamSynchronize": "wait"}
+
+
+def picture(steps):
+    """The steps [(name, launches, events)] below each other, to one scale."""
+    ends = [max(e["ts"] + e["dur"] for e in events) for _, _, events in steps]
+    left, scale, lines, told = 60, 690 / max(ends), [], []
+    for i, (name, launches, events) in enumerate(steps):
+        top = 34 + 84 * i
+        told.append("%s %d launch%s, %.0f \u00b5s" % (name, launches, "es" * (launches > 1), ends[i]))
+        lines += ['<text x="0" y="%d">%s</text>' % (top, told[-1]),
+                  '<text x="0" y="%d" class="quiet">host</text>' % (top + 24),
+                  '<text x="0" y="%d" class="quiet">device</text>' % (top + 46)]
+        for kind in KINDS.values():
+            y = top + (34 if kind == "kernel" else 12)
+            path = "".join("M%.1f %dh%.1fv16H%.1fz" % (x, y, scale * e["dur"], x) for e in events
+                           if KINDS[e["cat" if e["cat"] == "kernel" else "name"]] == kind
+                           for x in [left + scale * e["ts"]])
+            lines.append('<path class="%s" d="%s"/>' % (kind, path))
+    for x, kind, text in ((0, "launch", "a launch: %d \u00b5s of the host" % TRACE_US),
+                          (260, "kernel", "a kernel"), (380, "wait", "the host waits")):
+        lines.append('<rect x="%d" y="208" width="14" height="14" class="%s"/>' % (x, kind))
+        lines.append('<text x="%d" y="220" class="quiet">%s</text>' % (x + 22, text))
+    title = "A step of 100 Linear(128, 128) by AdamW with clipping: %s" % "; ".join(told)
+    return SVG % (title, "\n".join(lines))
+
+
+def write_traces(program, folder, rows):
+    folder.mkdir(parents=True, exist_ok=True)
+    steps = [(name, row["launches"], trace_of(program, subject, row["launches"], folder / file))
+             for row, name, subject, file in zip(rows, ("tensor by tensor:", "contiguous:"),
+                                                 ("per_tensor", "arena"),
+                                                 ("per_tensor.json", "contiguous.json"))]
+    (folder / "launches.svg").write_text(picture(steps), encoding="utf-8")
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     arguments.add_argument("program")
     arguments.add_argument("--smoke", action="store_true")
     arguments.add_argument("--out")
+    arguments.add_argument("--traces", type=pathlib.Path)
     given = arguments.parse_args()
     options = ["--smoke"] if given.smoke else []
     rows = [row_of(given.program, "100 Linear(128, 128), tensor by tensor", STEP, "per_tensor", BYTES,
@@ -90,6 +147,8 @@ def main():
     for row in rows:
         print("%-44s" % row["case"] + "".join("%10.1f" % row[head] for head in heads))
     print("One forward pass of that LSTM, lstm_T64_B32_H256_L2, takes %.1f ms here." % forward)
+    if given.traces:
+        write_traces(given.program, given.traces, rows)
     if given.out:
         with open(given.out, "w") as file:
             json.dump({"schema": "ashlar-launches/1", "smoke": given.smoke, "rows": rows,
