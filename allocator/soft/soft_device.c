@@ -80,22 +80,19 @@ ashlar_status ashlar__soft_configure(const char *spec) {
     }
     soft_config config;
     ashlar_status status = ashlar__soft_parse(spec == NULL ? "" : spec, &config);
+    ASHLAR_THEN(status, ashlar__soft_trace_open(config.trace));
     if (status != ASHLAR_OK) {
         return status;
     }
     soft_device devices[SOFT_DEVICES_MAX] = {0};
-    int trace;
-    ASHLAR_TRY(ashlar__soft_trace_open(&config, &trace));
     status = build_devices(&config, devices);
     if (status != ASHLAR_OK) {
-        ashlar__soft_trace_close(trace);
         return status;
     }
     soft_state *state = &ashlar__soft_state;
     ashlar__lock_acquire(&state->lock);
     ashlar__soft_workers_halt();
     destroy_devices(state);
-    ashlar__soft_trace_begin(trace);
     state->config = config;
     state->generation++;
     state->random = config.seed;

@@ -602,11 +602,8 @@ bool ashlar__soft_time_is_past(uint64_t ns);
 
 /* ---- the trace of virtual time (soft_trace.c): without trace=FILE each does nothing ---- */
 
-/* Create the file that the configuration names; *fd is -1 if it names none. Lock: not needed.
- * Errors: ASHLAR_EIO. _begin: write to this file from now on, and close the one before it. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__soft_trace_open(const soft_config *config, int *fd);
-void ashlar__soft_trace_close(int fd);
-void ashlar__soft_trace_begin(int fd);
+/* Write to this file from now on, "": to none. Errors: ASHLAR_EIO. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_trace_open(const char *path);
 
 /* The op, which has just been dated, begins at `begin_ns` and ends at the stream's tail_ns. */
 void ashlar__soft_trace_work(const soft_stream *stream, const soft_op *op, uint64_t begin_ns);

@@ -21,25 +21,21 @@ static struct {
 
 enum { EVENT_BYTES = 512 };
 
-ashlar_status ashlar__soft_trace_open(const soft_config *config, int *fd) {
-    *fd = config->trace[0] == '\0'
-              ? -1
-              : open(config->trace, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    ASHLAR_FAIL_IF(*fd < 0 && config->trace[0] != '\0', ASHLAR_EIO, "ASHLAR_SOFT: trace=%s: %s",
-                   config->trace, strerror(errno));
-    return ASHLAR_OK;
-}
-
-void ashlar__soft_trace_close(int fd) {
-    if (fd >= 0) {
-        (void)close(fd); /* each event was written as a whole, or ended the trace */
+static void use(int fd) {
+    if (file.fd >= 0) {
+        (void)close(file.fd); /* what could not be written has ended the trace */
     }
-}
-
-void ashlar__soft_trace_begin(int fd) {
-    ashlar__soft_trace_close(file.fd);
     file.fd = fd;
     file.at = 0;
+}
+
+ashlar_status ashlar__soft_trace_open(const char *path) {
+    const bool is_wanted = path[0] != '\0';
+    const int fd = is_wanted ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
+    ASHLAR_FAIL_IF(is_wanted && fd < 0, ASHLAR_EIO, "ASHLAR_SOFT: trace=%s: %s", path,
+                   strerror(errno));
+    use(fd);
+    return ASHLAR_OK;
 }
 
 /* Write an event. What cannot be written ends the trace: time goes on without. */
@@ -53,7 +49,7 @@ ASHLAR_PRINTF(1, 2) static void put(const char *format, ...) {
     ASHLAR_CHECK2(bytes > begin && bytes + 2 < EVENT_BYTES); /* names are short */
     memcpy(text + bytes, "\n]", 2);
     if (pwrite(file.fd, text, (size_t)bytes + 2, file.at) != bytes + 2) {
-        ashlar__soft_trace_begin(-1);
+        use(-1);
         return;
     }
     file.at += bytes;
@@ -76,28 +72,22 @@ void ashlar__soft_trace_work(const soft_stream *stream, const soft_op *op, uint6
     if (file.fd < 0) {
         return;
     }
-    const char *name = op->name != NULL ? op->name : "host function", *category = "kernel";
-    switch (op->kind) {
-    case SOFT_OP_COPY:
-        name = copy_name(op);
-        category = "gpu_memcpy";
-        break;
-    case SOFT_OP_FILL:
-        name = "Memset";
-        category = "gpu_memset";
-        break;
-    case SOFT_OP_WAIT:
-        name = "Stream Wait Event";
-        category = "cuda_sync";
-        break;
-    default:
-        break;
-    }
+    static const struct {
+        const char *category, *name;
+    } kinds[] = {[SOFT_OP_HOST_FN] = {"kernel", "host function"},
+                 [SOFT_OP_COPY] = {"gpu_memcpy", NULL},
+                 [SOFT_OP_FILL] = {"gpu_memset", "Memset"},
+                 [SOFT_OP_WORK] = {"kernel", "work"},
+                 [SOFT_OP_RECORD] = {NULL, NULL}, /* takes no time */
+                 [SOFT_OP_WAIT] = {"cuda_sync", "Stream Wait Event"}};
+    const char *name = op->name != NULL           ? op->name
+                       : op->kind == SOFT_OP_COPY ? copy_name(op)
+                                                  : kinds[op->kind].name;
     const unsigned long long id = stream->serial;
     put("{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":%llu,\"ts\":" US ","
-        "\"dur\":" US ",\"args\":{\"device\":%d,\"stream\":%llu,\"bytes\":%zu}}",
-        category, name, stream->device->ordinal, id, US_OF(begin_ns),
-        US_OF(stream->tail_ns - begin_ns), stream->device->ordinal, id, op->bytes);
+        "\"dur\":" US ",\"args\":{\"stream\":%llu,\"bytes\":%zu}}",
+        kinds[op->kind].category, name, stream->device->ordinal, id, US_OF(begin_ns),
+        US_OF(stream->tail_ns - begin_ns), id, op->bytes);
 }
 
 void ashlar__soft_trace_call(ashlar_driver_fn fn, uint64_t begin_ns, uint64_t end_ns) {

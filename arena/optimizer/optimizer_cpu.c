@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/soft/soft.h"
 #include "arena/compute/element.h"
 #include "arena/compute/workers.h"
 #include "arena/optimizer/optimizer_impl.h"
@@ -186,15 +185,6 @@ void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
     }
 }
 
-static void run_job(void *job) {
+void ashlar__optimizer_cpu_run(void *job) {
     ashlar__optimizer_cpu_run_with(job, ashlar__optimizer_kernels_best());
-}
-
-ashlar_status ashlar__optimizer_cpu_launch(ashlar_device *device, ashlar_stream stream,
-                                           const ashlar_optimizer_job *job) {
-    ashlar__soft_name(job->passes == ASHLAR_OPTIMIZER_SUM      ? "norm"
-                      : job->passes == ASHLAR_OPTIMIZER_DECIDE ? "clip"
-                      : job->passes == ASHLAR_OPTIMIZER_UPDATE ? "update"
-                                                               : "optimizer_step");
-    return ashlar_launch(device, stream, run_job, job, sizeof *job);
 }

@@ -222,11 +222,9 @@ ashlar__formula_matrix(const ashlar_optimizer_job *job, const ashlar_optimizer_m
 /* Whose parameters the optimizer updates. Ownership: the caller's of ashlar_optimizer_create(). */
 const ashlar_arena *ashlar__optimizer_arena(const ashlar_optimizer *optimizer);
 
-/* The CPU (optimizer_cpu.c): queue a job, which runs on all workers (workers.h); *job is read
- * before the call returns. Errors: those of ashlar_launch(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_cpu_launch(ashlar_device *device,
-                                                             ashlar_stream stream,
-                                                             const ashlar_optimizer_job *job);
+/* The CPU (optimizer_cpu.c): run a job, an ashlar_optimizer_job, on all workers (workers.h), and
+ * return when it is done. */
+void ashlar__optimizer_cpu_run(void *job);
 
 /* CUDA devices (optimizer_cuda.c). _open loads the kernels into the device's context, once for each
  * optimizer. _run queues a job; *job is read before the call returns. Errors of _open:
@@ -561,7 +559,7 @@ const ashlar_optimizer_kernels *ashlar__optimizer_kernels_best(void);
 /* Newton-Schulz iterations (muon.c): u, in the second moments of the job's matrices, becomes x. */
 void ashlar__muon_run(const ashlar_optimizer_job *job, const ashlar_optimizer_kernels *kernels);
 
-/* Run a job with the given loops; returns when it is done. */
+/* Like ashlar__optimizer_cpu_run(), but with the given loops. For tests. */
 void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
                                     const ashlar_optimizer_kernels *kernels);
 

@@ -50,8 +50,6 @@ def row_of(program, case, workload, subject, bytes_, options):
     return row
 
 
-# ---- traces ----
-
 def trace_of(program, subject, launches, file):
     """What a step does, from its first call to the end of its wait: the newest such in the run."""
     soft = soft_of(TRACE_US, launches, BYTES) + ",trace=%s" % file
@@ -70,60 +68,38 @@ def trace_of(program, subject, launches, file):
     return events
 
 
-SVG = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 240" width="760" height="240"
+SVG = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 %d" width="760" fill="#768390"
      font-family="sans-serif" font-size="14" role="img" aria-labelledby="title">
-<title id="title">%s</title>
-<style>
-text { fill: #1f2328 }
-.quiet { fill: #59636e }
-.wait { fill: #d1d9e0 }
-.launch { fill: #bf8700 }
-.kernel { fill: #0969da }
-@media (prefers-color-scheme: dark) {
-text { fill: #f0f6fc }
-.quiet { fill: #9198a1 }
-.wait { fill: #3d444d }
-.launch { fill: #d29922 }
-.kernel { fill: #4493f8 }
-}
-</style>
+<title id="title">A step of 100 Linear(128, 128) by AdamW with clipping: %s</title>
 %s
 </svg>
 """
-KINDS = {"kernel": "kernel", "cuLaunchHostFunc": "launch", "cuStreamSynchronize": "wait"}
+MARKS = (("kernel", "#2f81f7", 34, "a kernel"), ("cuStreamSynchronize", "#afb8c1", 12, "a wait"),
+         ("cuLaunchHostFunc", "#bf8700", 12, "a launch: %d \u00b5s of the host" % TRACE_US))
 
 
-def picture(steps):
-    """The steps [(name, launches, events)] below each other, to one scale."""
-    ends = [max(e["ts"] + e["dur"] for e in events) for _, _, events in steps]
-    left, scale, lines, told = 60, 690 / max(ends), [], []
-    for i, (name, launches, events) in enumerate(steps):
-        top = 34 + 84 * i
-        told.append("%s %d launch%s, %.0f \u00b5s" % (name, launches, "es" * (launches > 1), ends[i]))
-        lines += ['<text x="0" y="%d">%s</text>' % (top, told[-1]),
-                  '<text x="0" y="%d" class="quiet">host</text>' % (top + 24),
-                  '<text x="0" y="%d" class="quiet">device</text>' % (top + 46)]
-        for kind in KINDS.values():
-            y = top + (34 if kind == "kernel" else 12)
-            path = "".join("M%.1f %dh%.1fv16H%.1fz" % (x, y, scale * e["dur"], x) for e in events
-                           if KINDS[e["cat" if e["cat"] == "kernel" else "name"]] == kind
-                           for x in [left + scale * e["ts"]])
-            lines.append('<path class="%s" d="%s"/>' % (kind, path))
-    for x, kind, text in ((0, "launch", "a launch: %d \u00b5s of the host" % TRACE_US),
-                          (260, "kernel", "a kernel"), (380, "wait", "the host waits")):
-        lines.append('<rect x="%d" y="208" width="14" height="14" class="%s"/>' % (x, kind))
-        lines.append('<text x="%d" y="220" class="quiet">%s</text>' % (x + 22, text))
-    title = "A step of 100 Linear(128, 128) by AdamW with clipping: %s" % "; ".join(told)
-    return SVG % (title, "\n".join(lines))
-
-
-def write_traces(program, folder, rows):
+def write_traces(program, folder, launches):
+    """Traces of the step tensor by tensor and contiguous, and both below each other, to one scale."""
     folder.mkdir(parents=True, exist_ok=True)
-    steps = [(name, row["launches"], trace_of(program, subject, row["launches"], folder / file))
-             for row, name, subject, file in zip(rows, ("tensor by tensor:", "contiguous:"),
-                                                 ("per_tensor", "arena"),
-                                                 ("per_tensor.json", "contiguous.json"))]
-    (folder / "launches.svg").write_text(picture(steps), encoding="utf-8")
+    steps = [trace_of(program, subject, count, folder / file) for subject, count, file in
+             zip(("per_tensor", "arena"), launches, ("per_tensor.json", "contiguous.json"))]
+    ends = [max(e["ts"] + e["dur"] for e in step) for step in steps]
+    scale, texts, lines, titles = 690 / max(ends), [], [], []
+    for i, (step, name) in enumerate(zip(steps, ("tensor by tensor", "contiguous"))):
+        top = 16 + 76 * i
+        titles.append("%s: %d launch%s, %.0f \u00b5s" % (name, launches[i], "es" * (i == 0), ends[i]))
+        texts += [(0, top, titles[-1]), (0, top + 24, "host"), (0, top + 46, "device")]
+        for what, colour, down, _ in MARKS:
+            path = "".join("M%.1f %dh%.1fv16H%.1fz" % (60 + scale * e["ts"], top + down, scale * e["dur"],
+                                                      60 + scale * e["ts"])
+                           for e in step if what in (e["cat"], e["name"]))
+            lines.append('<path fill="%s" d="%s"/>' % (colour, path))
+    for i, (_, colour, _, text) in enumerate(MARKS):
+        lines.append('<path fill="%s" d="M%d 164h14v14h-14z"/>' % (colour, 60 + 160 * i))
+        texts.append((82 + 160 * i, 176, text))
+    lines += ['<text x="%d" y="%d">%s</text>' % text for text in texts]
+    (folder / "launches.svg").write_text(SVG % (186, "; ".join(titles), "\n".join(lines)),
+                                         encoding="utf-8")
 
 
 def main():
@@ -148,7 +124,7 @@ def main():
         print("%-44s" % row["case"] + "".join("%10.1f" % row[head] for head in heads))
     print("One forward pass of that LSTM, lstm_T64_B32_H256_L2, takes %.1f ms here." % forward)
     if given.traces:
-        write_traces(given.program, given.traces, rows)
+        write_traces(given.program, given.traces, [row["launches"] for row in rows[:2]])
     if given.out:
         with open(given.out, "w") as file:
             json.dump({"schema": "ashlar-launches/1", "smoke": given.smoke, "rows": rows,

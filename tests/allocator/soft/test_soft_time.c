@@ -247,7 +247,7 @@ static void check_traced(const event *events, size_t count) {
         CHECK(soft->stream_get_id(e->stream, &id) == CU_SUCCESS);
         at += (size_t)snprintf(want + at, sizeof want - at,
                                "%s\n{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":0,"
-                               "\"tid\":%llu,\"ts\":%s,\"dur\":%s,\"args\":{\"device\":0,"
+                               "\"tid\":%llu,\"ts\":%s,\"dur\":%s,\"args\":{"
                                "\"stream\":%llu,\"bytes\":%zu}}",
                                i == 0 ? "[" : ",", e->category, e->name, id, e->ts, e->dur, id,
                                e->bytes);
@@ -270,7 +270,7 @@ CASE_WITH(a_trace_has_what_each_stream_did_when, set_up_trace()) {
     const event events[] = {
         {"kernel", "product", s, "0.000", "0.000", 0},
         {"kernel", "host function", s, "0.000", "0.000", 0},
-        {"kernel", "host function", s, "0.000", "5000.250", 0},
+        {"kernel", "work", s, "0.000", "5000.250", 0},
         {"gpu_memcpy", "Memcpy DtoH", s, "5000.250", "1000.000", BYTES},
         {"gpu_memcpy", "Memcpy DtoH", t, "6000.250", "1000.000", BYTES},
         {"gpu_memset", "Memset", s, "6000.250", "0.000", 7},
