@@ -330,9 +330,9 @@ def traces(cases, browser, viewer, train, folder):
         (folder / f'{name}.json').write_text(json.dumps(data))
     browser.open(viewer)
     browser.add(folder / 'torch.json')
-    shown = [(k, float(v)) for k, v, _ in browser.values('section p')]
-    cases.check('a_trace_of_torch_profiler_is_read', [] if shown == [
-        ('launches', 3), ('total_us', 20), ('busy_us', 3.5)] else [shown])
+    shown = {k: float(v) for k, v, _ in browser.values('.figures')}
+    cases.check('a_trace_of_torch_profiler_is_read', [] if shown == {
+        'launches': 3, 'copies': 1, 'total_us': 20, 'kernel_us': 3.5} else [shown])
     said = ("return document.querySelector('[data-plot=work-0]').parentElement"
             ".querySelector('output').textContent")
     browser.run("document.querySelector('[data-plot=work-0]').focus()")
@@ -346,7 +346,7 @@ def traces(cases, browser, viewer, train, folder):
     browser.add(folder / 'one.json')
     ends = browser.run("return ['work-0', 'work-1'].map(i => [...plots].find(p => p.id === i).view.x1)")
     cases.check('two_traces_are_shown_to_one_scale', [] if [
-        v for k, v, _ in browser.values('section p') if k == 'total_us'] == ['20', '3'] and
+        v for k, v, _ in browser.values('.figures') if k == 'total_us'] == ['20', '3'] and
         ends == [20, 20] else [ends])
     page, place = folder / 'traces.html', '<script id=data type="application/json">'
     inside = json.dumps([torch, {'traceEvents': one}]).replace('<', '\\u003c')
@@ -369,7 +369,7 @@ def step_of_tiers(cases, browser, viewer, train, folder):
         return p.lines.map(l => [l.name, Math.max(...l.y.slice(at(l, p.view.x0), at(l, p.view.x1)))])''')
     cases.check('the_tiers_of_the_last_step_are_shown', [] if tiers['host_bytes'] > 0 and most == [
         ['resident', tiers['resident_bytes']], ['host', tiers['host_bytes']]] and
-        'In the last step' in ''.join(browser.text('section p')) else [most, tiers])
+        'In the last step: ' in ''.join(browser.text('section p')) else [most, tiers])
 
 
 def logs(cases, browser, viewer, replay, folder):

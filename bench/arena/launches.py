@@ -61,7 +61,7 @@ def trace_of(program, subject, launches, file):
         steps[-1].append(event)
         last = event["name"]
     events = [s for s in steps if sum(e["cat"] == "kernel" for e in s) == launches][-1]
-    first = min(e["ts"] for e in events)
+    first = events[0]["ts"]
     for event in events:
         event["ts"] = round(event["ts"] - first, 3)
     file.write_text(json.dumps({"traceEvents": events}))
