@@ -332,7 +332,7 @@ def traces(cases, browser, viewer, train, folder):
     browser.add(folder / 'torch.json')
     shown = {k: float(v) for k, v, _ in browser.values('.figures')}
     cases.check('a_trace_of_torch_profiler_is_read', [] if shown == {
-        'launches': 3, 'copies': 1, 'total_us': 20, 'kernel_us': 3.5} else [shown])
+        'launches': 3, 'copies': 1, 'total_us': 20, 'kernel_us': 5} else [shown])
     said = ("return document.querySelector('[data-plot=work-0]').parentElement"
             ".querySelector('output').textContent")
     browser.run("document.querySelector('[data-plot=work-0]').focus()")

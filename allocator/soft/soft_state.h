@@ -609,9 +609,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_trace_open(const char *path);
 void ashlar__soft_trace_work(const soft_stream *stream, const soft_op *op, uint64_t begin_ns);
 /* This thread is in a call, or waits in it. */
 void ashlar__soft_trace_call(ashlar_driver_fn fn, uint64_t begin_ns, uint64_t end_ns);
-/* See ashlar__soft_trace_bytes(). */
-void ashlar__soft_trace_tier(const soft_stream *stream, const char *tier, size_t bytes,
-                             bool is_less);
+/* An event in JSON, at most 500 bytes. */
+void ashlar__soft_trace_put(const char *format, ...) ASHLAR_PRINTF(1, 2);
+
+/* Nanoseconds as microseconds, with a point in every locale. */
+#define SOFT_US "%llu.%03u"
+#define SOFT_US_OF(ns) (unsigned long long)((ns) / 1000), (unsigned)((ns) % 1000)
 
 /* ---- the functions of the table, ashlar__soft_mem_create() and so on; each takes the lock ---- */
 

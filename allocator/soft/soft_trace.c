@@ -19,8 +19,6 @@ static struct {
     off_t at; /* where the next event goes; 0: the file has none yet */
 } file = {.fd = -1};
 
-enum { EVENT_BYTES = 512 };
-
 static void use(int fd) {
     if (file.fd >= 0) {
         (void)close(file.fd); /* what could not be written has ended the trace */
@@ -38,76 +36,59 @@ ashlar_status ashlar__soft_trace_open(const char *path) {
     return ASHLAR_OK;
 }
 
-/* Write an event. What cannot be written ends the trace: time goes on without. */
-ASHLAR_PRINTF(1, 2) static void put(const char *format, ...) {
-    char text[EVENT_BYTES];
+void ashlar__soft_trace_put(const char *format, ...) {
+    char text[512]; /* names are short */
     va_list args;
+    if (file.fd < 0) {
+        return;
+    }
     const int begin = snprintf(text, sizeof text, "%s\n", file.at == 0 ? "[" : ",");
     va_start(args, format);
     const int bytes = begin + vsnprintf(text + begin, sizeof text - (size_t)begin, format, args);
     va_end(args);
-    ASHLAR_CHECK2(bytes > begin && bytes + 2 < EVENT_BYTES); /* names are short */
+    ASHLAR_CHECK2(bytes > begin && (size_t)bytes + 2 < sizeof text);
     memcpy(text + bytes, "\n]", 2);
-    if (pwrite(file.fd, text, (size_t)bytes + 2, file.at) != bytes + 2) {
-        use(-1);
-        return;
-    }
     file.at += bytes;
+    if (pwrite(file.fd, text, (size_t)bytes + 2, file.at - bytes) != bytes + 2) {
+        use(-1); /* what cannot be written ends the trace: time goes on without */
+    }
 }
-
-/* Nanoseconds as microseconds, with a point in every locale. */
-#define US "%llu.%03u"
-#define US_OF(ns) (unsigned long long)((ns) / 1000), (unsigned)((ns) % 1000)
 
 /* As PyTorch's profiler names them. */
 static const char *copy_name(const soft_op *op) {
     const bool from = op->src.place == SOFT_PLACE_DEVICE, to = op->dst.place == SOFT_PLACE_DEVICE;
     return from && to ? (op->src.device == op->dst.device ? "Memcpy DtoD" : "Memcpy PtoP")
            : to       ? "Memcpy HtoD"
-           : from     ? "Memcpy DtoH"
-                      : "Memcpy HtoH";
+                      : "Memcpy DtoH";
 }
 
 void ashlar__soft_trace_work(const soft_stream *stream, const soft_op *op, uint64_t begin_ns) {
-    if (file.fd < 0) {
-        return;
-    }
     static const struct {
         const char *category, *name;
     } kinds[] = {[SOFT_OP_HOST_FN] = {"kernel", "host function"},
                  [SOFT_OP_COPY] = {"gpu_memcpy", NULL},
                  [SOFT_OP_FILL] = {"gpu_memset", "Memset"},
                  [SOFT_OP_WORK] = {"kernel", "work"},
-                 [SOFT_OP_RECORD] = {NULL, NULL}, /* takes no time */
                  [SOFT_OP_WAIT] = {"cuda_sync", "Stream Wait Event"}};
     const char *name = op->name != NULL           ? op->name
                        : op->kind == SOFT_OP_COPY ? copy_name(op)
                                                   : kinds[op->kind].name;
     const unsigned long long id = stream->serial;
-    put("{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":%llu,\"ts\":" US ","
-        "\"dur\":" US ",\"args\":{\"stream\":%llu,\"bytes\":%zu}}",
-        kinds[op->kind].category, name, stream->device->ordinal, id, US_OF(begin_ns),
-        US_OF(stream->tail_ns - begin_ns), id, op->bytes);
+    ashlar__soft_trace_put(
+        "{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":%llu,\"ts\":" SOFT_US ","
+        "\"dur\":" SOFT_US ",\"args\":{\"stream\":%llu,\"bytes\":%zu}}",
+        kinds[op->kind].category, name, stream->device->ordinal, id, SOFT_US_OF(begin_ns),
+        SOFT_US_OF(stream->tail_ns - begin_ns), id, op->bytes);
 }
 
 void ashlar__soft_trace_call(ashlar_driver_fn fn, uint64_t begin_ns, uint64_t end_ns) {
     const ashlar_driver_kind kind =
         fn < ASHLAR_DRIVER_FN_COUNT ? ashlar__driver_fn_kind(fn) : ASHLAR_DRIVER_QUERY;
-    if (file.fd >= 0 && (kind == ASHLAR_DRIVER_WORK || kind == ASHLAR_DRIVER_MEMORY ||
-                         kind == ASHLAR_DRIVER_WAIT)) {
-        put("{\"ph\":\"X\",\"cat\":\"cuda_driver\",\"name\":\"%s\",\"pid\":%d,\"tid\":%u,"
-            "\"ts\":" US ",\"dur\":" US "}",
+    if (kind == ASHLAR_DRIVER_WORK || kind == ASHLAR_DRIVER_MEMORY || kind == ASHLAR_DRIVER_WAIT) {
+        ashlar__soft_trace_put(
+            "{\"ph\":\"X\",\"cat\":\"cuda_driver\",\"name\":\"%s\",\"pid\":%d,\"tid\":%u,"
+            "\"ts\":" SOFT_US ",\"dur\":" SOFT_US "}",
             ashlar__driver_fn_name(fn), (int)getpid(), (unsigned)ashlar__thread_number(),
-            US_OF(begin_ns), US_OF(end_ns - begin_ns));
-    }
-}
-
-void ashlar__soft_trace_tier(const soft_stream *stream, const char *tier, size_t bytes,
-                             bool is_less) {
-    if (file.fd >= 0 && bytes > 0) {
-        put("{\"ph\":\"i\",\"s\":\"p\",\"cat\":\"tier\",\"name\":\"%s\",\"pid\":%d,\"tid\":%llu,"
-            "\"ts\":" US ",\"args\":{\"bytes\":%s%zu}}",
-            tier, stream->device->ordinal, (unsigned long long)stream->serial,
-            US_OF(stream->tail_ns), is_less ? "-" : "", bytes);
+            SOFT_US_OF(begin_ns), SOFT_US_OF(end_ns - begin_ns));
     }
 }

@@ -20,8 +20,12 @@ void ashlar__soft_name(const char *name) {
 void ashlar__soft_trace_bytes(ashlar_stream handle, const char *tier, size_t bytes, bool is_less) {
     ashlar__lock_acquire(&ashlar__soft_state.lock);
     const soft_stream *stream = ashlar__soft_handle_get(SOFT_STREAM, (uintptr_t)handle);
-    if (stream != NULL && stream->capture == NULL) {
-        ashlar__soft_trace_tier(stream, tier, bytes, is_less);
+    if (stream != NULL && stream->capture == NULL && bytes > 0) {
+        ashlar__soft_trace_put(
+            "{\"ph\":\"i\",\"s\":\"p\",\"cat\":\"tier\",\"name\":\"%s\",\"pid\":%d,"
+            "\"tid\":%llu,\"ts\":" SOFT_US ",\"args\":{\"bytes\":%s%zu}}",
+            tier, stream->device->ordinal, (unsigned long long)stream->serial,
+            SOFT_US_OF(stream->tail_ns), is_less ? "-" : "", bytes);
     }
     ashlar__lock_release(&ashlar__soft_state.lock);
 }

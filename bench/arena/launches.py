@@ -68,7 +68,7 @@ def trace_of(program, subject, launches, file):
     return events
 
 
-SVG = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 %d" width="760" fill="#768390"
+SVG = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 186" width="760" fill="#768390"
      font-family="sans-serif" font-size="14" role="img" aria-labelledby="title">
 <title id="title">A step of 100 Linear(128, 128) by AdamW with clipping: %s</title>
 %s
@@ -84,22 +84,20 @@ def write_traces(program, folder, launches):
     steps = [trace_of(program, subject, count, folder / file) for subject, count, file in
              zip(("per_tensor", "arena"), launches, ("per_tensor.json", "contiguous.json"))]
     ends = [max(e["ts"] + e["dur"] for e in step) for step in steps]
-    scale, texts, lines, titles = 690 / max(ends), [], [], []
+    scale, titles, texts, paths = 690 / max(ends), [], [], []
     for i, (step, name) in enumerate(zip(steps, ("tensor by tensor", "contiguous"))):
         top = 16 + 76 * i
         titles.append("%s: %d launch%s, %.0f \u00b5s" % (name, launches[i], "es" * (i == 0), ends[i]))
-        texts += [(0, top, titles[-1]), (0, top + 24, "host"), (0, top + 46, "device")]
-        for what, colour, down, _ in MARKS:
-            path = "".join("M%.1f %dh%.1fv16H%.1fz" % (60 + scale * e["ts"], top + down, scale * e["dur"],
-                                                      60 + scale * e["ts"])
-                           for e in step if what in (e["cat"], e["name"]))
-            lines.append('<path fill="%s" d="%s"/>' % (colour, path))
+        texts += [(0, top, titles[i]), (0, top + 24, "host"), (0, top + 46, "device")]
+        paths += [(colour, "".join("M%.1f %dh%.1fv16h-%.1fz" % (
+            60 + scale * e["ts"], top + down, scale * e["dur"], scale * e["dur"])
+                                   for e in step if what in (e["cat"], e["name"])))
+                  for what, colour, down, _ in MARKS]
     for i, (_, colour, _, text) in enumerate(MARKS):
-        lines.append('<path fill="%s" d="M%d 164h14v14h-14z"/>' % (colour, 60 + 160 * i))
+        paths.append((colour, "M%d 164h14v14h-14z" % (60 + 160 * i)))
         texts.append((82 + 160 * i, 176, text))
-    lines += ['<text x="%d" y="%d">%s</text>' % text for text in texts]
-    (folder / "launches.svg").write_text(SVG % (186, "; ".join(titles), "\n".join(lines)),
-                                         encoding="utf-8")
+    lines = ['<path fill="%s" d="%s"/>' % p for p in paths] + ['<text x="%d" y="%d">%s</text>' % t for t in texts]
+    (folder / "launches.svg").write_text(SVG % ("; ".join(titles), "\n".join(lines)), "utf-8")
 
 
 def main():
