@@ -314,6 +314,64 @@ def memory(cases, browser, viewer, folder):
         f"return document.querySelector('{live_over_time}').parentElement.innerText") else ['nothing'])
 
 
+def traces(cases, browser, viewer, train, folder):
+    def event(cat, name, ts, dur, **args):
+        return {'ph': 'X', 'cat': cat, 'name': name, 'pid': 0, 'tid': 7, 'ts': ts, 'dur': dur,
+                'args': args}
+    torch = {'traceEvents': [
+        {'ph': 'M', 'name': 'process_name', 'pid': 0, 'args': {'name': 'python'}},
+        event('cpu_op', 'aten::mul', 10, 900), event('cuda_runtime', 'cudaLaunchKernel', 100, 5),
+        event('cuda_runtime', 'cudaMalloc', 106, 9), event('kernel', 'mul<float>', 107.5, 3, stream=7),
+        event('kernel', 'add<float>', 109, 2, stream=13),
+        event('gpu_memcpy', 'Memcpy DtoH', 111, 9, stream=7),
+        event('cuda_sync', 'Context Sync', 10, 900, stream=-1)]}
+    one = [event('kernel', 'mul<float>', 4e6, 3, stream=7)]
+    for name, data in ('torch', torch), ('one', one):
+        (folder / f'{name}.json').write_text(json.dumps(data))
+    browser.open(viewer)
+    browser.add(folder / 'torch.json')
+    shown = {k: float(v) for k, v, _ in browser.values('.figures')}
+    cases.check('a_trace_of_torch_profiler_is_read', [] if shown == {
+        'launches': 3, 'copies': 1, 'total_us': 20, 'kernel_us': 5} else [shown])
+    said = ("return document.querySelector('[data-plot=work-0]').parentElement"
+            ".querySelector('output').textContent")
+    browser.run("document.querySelector('[data-plot=work-0]').focus()")
+    browser.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    read = [browser.run(said)]
+    browser.press(Keys.ARROW_DOWN)
+    read.append(browser.run(said))
+    cases.check('arrow_keys_go_along_calls_and_to_their_work', [] if
+                read[0].startswith('cudaMalloc \u00b7 other call, host 7, 6 to 15 ') and
+                read[1].startswith('mul<float> \u00b7 kernel, stream 7, 7.5 to 10.5 ') else read)
+    browser.add(folder / 'one.json')
+    ends = browser.run("return ['work-0', 'work-1'].map(i => [...plots].find(p => p.id === i).view.x1)")
+    cases.check('two_traces_are_shown_to_one_scale', [] if [
+        v for k, v, _ in browser.values('.figures') if k == 'total_us'] == ['20', '3'] and
+        ends == [20, 20] else [ends])
+    page, place = folder / 'traces.html', '<script id=data type="application/json">'
+    inside = json.dumps([torch, {'traceEvents': one}]).replace('<', '\\u003c')
+    page.write_text(viewer.read_text().replace(place, place + inside))
+    layouts(cases, browser, page, 'a_trace')
+    step_of_tiers(cases, browser, viewer, train, folder)
+
+
+def step_of_tiers(cases, browser, viewer, train, folder):
+    subprocess.run([train, '--data', folder / 'text', '--device', 'soft', '--layers', '2',
+                    '--hidden', '64', '--batch', '8', '--max-length', '256', '--steps', '2',
+                    '--quiet', '--memory', '6MiB', '--json', folder / 'report.json'],
+                   check=True, stdin=subprocess.DEVNULL,
+                   env=os.environ | {'ASHLAR_SOFT': f'time=on,trace={folder / "step.json"}'})
+    tiers = json.loads((folder / 'report.json').read_text())['tiers']
+    browser.open(viewer)
+    browser.add(folder / 'step.json')
+    most = browser.run('''
+        const p = [...plots].find(p => p.id === 'tiers-0'), at = (l, x) => index(l.x, x);
+        return p.lines.map(l => [l.name, Math.max(...l.y.slice(at(l, p.view.x0), at(l, p.view.x1)))])''')
+    cases.check('the_tiers_of_the_last_step_are_shown', [] if tiers['host_bytes'] > 0 and most == [
+        ['resident', tiers['resident_bytes']], ['host', tiers['host_bytes']]] and
+        'In the last step: ' in ''.join(browser.text('section p')) else [most, tiers])
+
+
 def logs(cases, browser, viewer, replay, folder):
     log, problem, plan = (folder / n for n in ('log.csv', 'problem.csv', 'plan.csv'))
     log.write_text('Thread,Time,Action,Pointer,Size,Stream\n1,0,allocate,0x1000,1000,0\n'
@@ -382,6 +440,7 @@ def main():
         report(cases, browser, train, folder)
         memory(cases, browser, viewer, folder)
         logs(cases, browser, viewer, replay, folder)
+        traces(cases, browser, viewer, train, folder)
         benchmarks(cases, browser, results, folder / 'results')
     cases.check('nothing_is_asked_of_a_network', [
         url for url in browser.requests() if not url.startswith(('file:', 'data:'))])

@@ -40,6 +40,9 @@
  *            1..1000000. Default: 25000 with costs=on, and with costs=off such a copy takes no time
  *   launch   with time=on, the ns that a call which queues work costs the host; default 4000
  *   kernel   with time=on, the ns that a host function takes, in a kernel's place; default 10000
+ *   trace    a file that is written with time=on: an event in Chrome's trace format for each piece
+ *            of work, each wait of a stream, and each call for work, memory or a wait. The file of
+ *            one process; ranks that are processes need one each. Default: none
  *   touch    on (default) or off: with off, copies and fills are queued and move no bytes, so that
  *            device memory of any size takes no host memory. For programs that look at sizes only
  *
@@ -91,6 +94,15 @@ bool ashlar__soft_is_for_host(const void *ptr, size_t bytes, const char *call, c
 
 /* The calling thread's virtual clock. False: there is none, without time=on. */
 bool ashlar__soft_virtual_ns(uint64_t *ns);
+
+/* Name the next host function that this thread queues, in a trace. `name` is of static storage, and
+ * needs no escape in JSON. */
+void ashlar__soft_name(const char *name);
+
+/* Tell a trace that `bytes` more, or less, are in `tier` (a name like those above), once the work
+ * is over that is queued on `stream` now. A stream of another device or one that is captured:
+ * nothing. */
+void ashlar__soft_trace_bytes(ashlar_stream stream, const char *tier, size_t bytes, bool is_less);
 
 /*
  * In a host function that found a mistake of the program: once it returns, its device is lost, as

@@ -2,6 +2,7 @@
 #include "allocator/soft/soft_state.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/parse.h"
@@ -94,6 +95,15 @@ static ashlar_status read_recycle(const char *key, ashlar_piece value, void *fie
     return status;
 }
 
+static ashlar_status read_trace(const char *key, ashlar_piece value, void *field) {
+    if (value.bytes == 0 || value.bytes >= PATH_MAX) {
+        return refuse(key, value, "the name of a file");
+    }
+    memcpy(field, value.text, value.bytes);
+    ((char *)field)[value.bytes] = '\0';
+    return ASHLAR_OK;
+}
+
 /* Each key, its reader, and its field. */
 #define KEY_MAP(X)                             \
     X(copy_rate, read_rate, copy_rate)         \
@@ -110,6 +120,7 @@ static ashlar_status read_recycle(const char *key, ashlar_piece value, void *fie
     X(strict, read_switch, is_strict)          \
     X(time, read_switch, has_time)             \
     X(touch, read_switch, has_touch)           \
+    X(trace, read_trace, trace)                \
     X(vmm, read_switch, has_vmm)               \
     X(waits, read_switch, has_waits)
 
@@ -152,6 +163,9 @@ ashlar_status ashlar__soft_parse(const char *spec, soft_config *out) {
         ASHLAR_TRY(ashlar__pairs_read(&format, defaults, &config));
     }
     ASHLAR_TRY(ashlar__pairs_read(&format, spec, &config));
+    ASHLAR_FAIL_IF(config.trace[0] != '\0' && !config.has_time, ASHLAR_EINVAL,
+                   "ASHLAR_SOFT: trace=%s without time=on, which dates what it shows; give both",
+                   config.trace);
     if (config.recycle == SOFT_RECYCLE_UNSAID) {
         config.recycle = config.is_strict ? SOFT_RECYCLE_OFF : SOFT_RECYCLE_ON;
     }

@@ -80,6 +80,7 @@ ashlar_status ashlar__soft_configure(const char *spec) {
     }
     soft_config config;
     ashlar_status status = ashlar__soft_parse(spec == NULL ? "" : spec, &config);
+    ASHLAR_THEN(status, ashlar__soft_trace_open(config.trace));
     if (status != ASHLAR_OK) {
         return status;
     }

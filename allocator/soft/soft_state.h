@@ -1,8 +1,8 @@
 /*
  * soft_state.h - the software device's structures and state, and the functions that its files share
- * (internal). From soft_config.c, soft_index.c, soft_memory.c, soft_time.c, soft_call.c,
- * soft_queue.c, soft_capture.c, soft_stream.c, soft_work.c, soft_graph.c, soft_vmm.c and
- * soft_alloc.c to soft_device.c, each file calls only those before it.
+ * (internal). From soft_config.c, soft_index.c, soft_memory.c, soft_trace.c, soft_time.c,
+ * soft_call.c, soft_queue.c, soft_capture.c, soft_stream.c, soft_work.c, soft_graph.c, soft_vmm.c
+ * and soft_alloc.c to soft_device.c, each file calls only those before it.
  *
  * LOCK: ashlar__soft_state.lock guards the whole state. The caller of every function of these files
  * must hold the lock, unless the function's comment says otherwise. Functions of the driver table
@@ -12,6 +12,7 @@
 #ifndef ASHLAR_SOFT_STATE_H
 #define ASHLAR_SOFT_STATE_H
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -108,7 +109,8 @@ typedef struct soft_config {
     bool has_costs;
     bool has_touch;
     uint64_t launch_ns, kernel_ns;
-    uint64_t copy_rate; /* bytes in a microsecond; 0: unsaid */
+    uint64_t copy_rate;   /* bytes in a microsecond; 0: unsaid */
+    char trace[PATH_MAX]; /* "": none */
 } soft_config;
 
 /* Read a line in the format of soft.h, after the line in ASHLAR_SOFT_DEFAULTS. Errors:
@@ -234,6 +236,7 @@ typedef struct soft_op {
     soft_point *awaits; /* WAIT: must be done before this op runs; owned reference, or NULL */
     cu_host_fn fn;      /* HOST_FN */
     void *user_data;
+    const char *name; /* for traces, of static storage; NULL: none was given */
     soft_operand dst; /* COPY, FILL */
     soft_operand src; /* COPY */
     size_t bytes;
@@ -596,6 +599,22 @@ void ashlar__soft_time_advance(uint64_t ns);
 
 /* Whether `ns` is past for the calling thread. */
 bool ashlar__soft_time_is_past(uint64_t ns);
+
+/* ---- the trace of virtual time (soft_trace.c): without trace=FILE each does nothing ---- */
+
+/* Write to this file from now on, "": to none. Errors: ASHLAR_EIO. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_trace_open(const char *path);
+
+/* The op, which has just been dated, begins at `begin_ns` and ends at the stream's tail_ns. */
+void ashlar__soft_trace_work(const soft_stream *stream, const soft_op *op, uint64_t begin_ns);
+/* This thread is in a call, or waits in it. */
+void ashlar__soft_trace_call(ashlar_driver_fn fn, uint64_t begin_ns, uint64_t end_ns);
+/* An event in JSON, at most 500 bytes. */
+void ashlar__soft_trace_put(const char *format, ...) ASHLAR_PRINTF(1, 2);
+
+/* Nanoseconds as microseconds, with a point in every locale. */
+#define SOFT_US "%llu.%03u"
+#define SOFT_US_OF(ns) (unsigned long long)((ns) / 1000), (unsigned)((ns) % 1000)
 
 /* ---- the functions of the table, ashlar__soft_mem_create() and so on; each takes the lock ---- */
 

@@ -106,7 +106,9 @@ void ashlar__soft_time_charge(ashlar_driver_fn fn) {
     const bool is_query = fn == ASHLAR_DRIVER_FN_event_query || fn == ASHLAR_DRIVER_FN_stream_query;
     if (is_on() && fn < ASHLAR_DRIVER_FN_COUNT &&
         (ashlar__soft_state.config.has_costs || is_query)) {
-        ashlar__soft_time_advance(ashlar__soft_time_host() + call_ns(fn));
+        const uint64_t begin_ns = ashlar__soft_time_host();
+        ashlar__soft_time_advance(begin_ns + call_ns(fn));
+        ashlar__soft_trace_call(fn, begin_ns, begin_ns + call_ns(fn));
     }
 }
 
@@ -127,6 +129,7 @@ void ashlar__soft_time_see(uint64_t ns) {
     if (!ashlar__soft_time_is_past(ns)) {
         ashlar__soft_state.host_wait_count++;
         ashlar__soft_state.host_wait_ns += ns - ashlar__soft_time_host();
+        ashlar__soft_trace_call(ashlar__soft_call, ashlar__soft_time_host(), ns);
         ashlar__soft_time_advance(ns);
     }
 }
@@ -191,17 +194,23 @@ void ashlar__soft_time_submit(soft_stream *stream, const soft_op *op) {
     case SOFT_OP_RECORD:
         stream->tail_ns = before;
         break;
-    case SOFT_OP_WAIT:
+    case SOFT_OP_WAIT: {
+        const uint64_t begin = later(before, ashlar__soft_time_host());
         stream->tail_ns = later(before, op->awaits == NULL ? 0 : op->awaits->time_ns);
+        if (stream->tail_ns > begin) {
+            ashlar__soft_trace_work(stream, op, begin);
+        }
         break;
+    }
     default: {
         uint64_t *const engine = copy_engine(device, op);
-        const uint64_t begin = later(before, ashlar__soft_time_host());
-        stream->tail_ns =
-            later(begin, engine != NULL ? *engine : 0) + duration_of(op, engine != NULL);
+        const uint64_t begin =
+            later(later(before, ashlar__soft_time_host()), engine != NULL ? *engine : 0);
+        stream->tail_ns = begin + duration_of(op, engine != NULL);
         if (engine != NULL) {
             *engine = stream->tail_ns;
         }
+        ashlar__soft_trace_work(stream, op, begin);
         break;
     }
     }

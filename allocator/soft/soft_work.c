@@ -11,13 +11,34 @@ static cu_result leave_with_work(soft_stream *stream, const soft_op *model) {
                                                       : ashlar__soft_submit(stream, model));
 }
 
+static _Thread_local const char *next_name; /* of this thread's next host function */
+
+void ashlar__soft_name(const char *name) {
+    next_name = name;
+}
+
+void ashlar__soft_trace_bytes(ashlar_stream handle, const char *tier, size_t bytes, bool is_less) {
+    ashlar__lock_acquire(&ashlar__soft_state.lock);
+    const soft_stream *stream = ashlar__soft_handle_get(SOFT_STREAM, (uintptr_t)handle);
+    if (stream != NULL && stream->capture == NULL && bytes > 0) {
+        ashlar__soft_trace_put(
+            "{\"ph\":\"i\",\"s\":\"p\",\"cat\":\"tier\",\"name\":\"%s\",\"pid\":%d,"
+            "\"tid\":%llu,\"ts\":" SOFT_US ",\"args\":{\"bytes\":%s%zu}}",
+            tier, stream->device->ordinal, (unsigned long long)stream->serial,
+            SOFT_US_OF(stream->tail_ns), is_less ? "-" : "", bytes);
+    }
+    ashlar__lock_release(&ashlar__soft_state.lock);
+}
+
 cu_result ashlar__soft_launch_host_func(cu_stream stream, cu_host_fn fn, void *user_data) {
     soft_stream *found = NULL;
+    const char *name = next_name;
+    next_name = NULL;
     SOFT_TRY(ashlar__soft_enter_work(ASHLAR_DRIVER_FN_launch_host_func, stream, &found));
     if (fn == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    const soft_op op = {.kind = SOFT_OP_HOST_FN, .fn = fn, .user_data = user_data};
+    const soft_op op = {.kind = SOFT_OP_HOST_FN, .fn = fn, .user_data = user_data, .name = name};
     return leave_with_work(found, &op);
 }
 

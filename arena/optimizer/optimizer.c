@@ -10,6 +10,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
+#include "allocator/soft/soft.h"
 #include "arena/optimizer/optimizer_impl.h"
 #include "arena/compute/element.h"
 #include "arena/compute/workers.h"
@@ -126,6 +127,7 @@ static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_jo
             false};
     }
     ASHLAR_TRY(ashlar__check_operands(o->device, "ashlar_optimizer_step", operands));
+    ashlar__soft_name("optimizer_step");
     return ashlar_launch(o->device, stream, ashlar__optimizer_cpu_run, job, sizeof *job);
 }
 

@@ -3,6 +3,7 @@
 
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
+#include "allocator/soft/soft.h"
 
 enum { SHUFFLE_SEED = 7 };
 
@@ -134,7 +135,9 @@ void ashlar__per_tensor_destroy(ashlar_per_tensor *t) {
 
 /* ---- work ---- */
 
-static ashlar_status launch(const ashlar_per_tensor *t, const ashlar_optimizer_job *job) {
+static ashlar_status launch(const ashlar_per_tensor *t, const ashlar_optimizer_job *job,
+                            const char *name) {
+    ashlar__soft_name(name);
     return ashlar_launch(t->device, t->stream, ashlar__optimizer_cpu_run, job, sizeof *job);
 }
 
@@ -144,7 +147,7 @@ static ashlar_status launch_each(ashlar_per_tensor *t, unsigned pass, double lea
         job->passes = pass;
         job->scalars = pass == ASHLAR_OPTIMIZER_SUM ? &t->sums[i] : t->scalars;
         job->learning_rate = learning_rate;
-        ASHLAR_TRY(launch(t, job));
+        ASHLAR_TRY(launch(t, job, pass == ASHLAR_OPTIMIZER_SUM ? "norm" : "update"));
     }
     return ASHLAR_OK;
 }
@@ -168,6 +171,7 @@ static void add_up(void *args) {
 ashlar_status ashlar__per_tensor_norm(ashlar_per_tensor *t) {
     const addition all = {.total = t->scalars, .sums = t->sums, .count = t->count};
     ASHLAR_TRY(launch_each(t, ASHLAR_OPTIMIZER_SUM, 0));
+    ashlar__soft_name("add_up");
     return ashlar_launch(t->device, t->stream, add_up, &all, sizeof all);
 }
 
@@ -177,7 +181,7 @@ ashlar_status ashlar__per_tensor_step(ashlar_per_tensor *t, double learning_rate
                                          .scalars = t->scalars,
                                          .gradient_scale = 1};
     ASHLAR_TRY(ashlar__per_tensor_norm(t));
-    ASHLAR_TRY(launch(t, &decide));
+    ASHLAR_TRY(launch(t, &decide, "clip"));
     return launch_each(t, ASHLAR_OPTIMIZER_UPDATE, learning_rate);
 }
 

@@ -4,6 +4,7 @@
 
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
+#include "allocator/soft/soft.h"
 #include "rnn/engine/engine.h"
 
 /* ---- streams, events, memory ---- */
@@ -108,6 +109,8 @@ ashlar_status ashlar__away_send(ashlar_model *m, const ashlar_away_place *p, ash
     const ashlar_away *a = &m->away;
     ASHLAR_TRY(follow(m, a->out, stream));
     ASHLAR_TRY(ashlar_copy_to_host(m->device, a->host + p->host, p->device, p->bytes, a->out));
+    ashlar__soft_trace_bytes(a->out, "host", p->bytes, false);
+    ashlar__soft_trace_bytes(a->out, "resident", p->bytes, true);
     return ashlar__away_record(m, p->event, a->out);
 }
 
@@ -118,7 +121,9 @@ ashlar_status ashlar__away_follow(ashlar_model *m, ashlar_stream stream) {
 ashlar_status ashlar__away_fetch(ashlar_model *m, const ashlar_away_place *p, bool waits) {
     const ashlar_away *a = &m->away;
     ASHLAR_TRY(waits ? ashlar__away_wait(m, a->back, p->event) : ASHLAR_OK);
+    ashlar__soft_trace_bytes(a->back, "resident", p->bytes, false);
     ASHLAR_TRY(ashlar_copy_to_device(m->device, p->device, a->host + p->host, p->bytes, a->back));
+    ashlar__soft_trace_bytes(a->back, "host", p->bytes, true);
     return ashlar__away_record(m, p->event, a->back);
 }
 

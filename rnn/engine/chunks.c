@@ -2,6 +2,7 @@
  * backward pass stays in the walk's block, goes to the host meanwhile, or is computed again. */
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
+#include "allocator/soft/soft.h"
 #include "rnn/engine/engine.h"
 #include "rnn/layer/ops.h"
 
@@ -98,6 +99,11 @@ static ashlar_status fetch(chunks *c) {
 
 /* ---- training ---- */
 
+/* Tell a trace of more or fewer bytes of chunks that are kept, or are to be computed again. */
+static void trace(const ashlar_walking *w, const char *tier, bool is_less) {
+    ashlar__soft_trace_bytes(w->stream, tier, w->plan->kept_bytes, is_less);
+}
+
 static ashlar_status go_forward(chunks *c, size_t index) {
     ashlar_walking *w = c->w;
     const ashlar_tier tier = (ashlar_tier)c->tiers->of[index];
@@ -110,6 +116,7 @@ static ashlar_status go_forward(chunks *c, size_t index) {
         ASHLAR_TRY(wait_for_slot(c, slot));
         w->kept = place_of(c, slot, 0).device;
     }
+    trace(w, tier == ASHLAR_TIER_RECOMPUTED ? "computed again" : "resident", false);
     ASHLAR_TRY(ashlar__walk_queue(w, 0, w->table->split));
     if (tier == ASHLAR_TIER_HOST) {
         const ashlar_away_place place = place_of(c, slot, c->away++);
@@ -126,12 +133,19 @@ static ashlar_status go_backward(chunks *c, size_t index) {
     w->is_early = false;
     w->kept = NULL;
     if (c->tiers->of[index] == ASHLAR_TIER_RECOMPUTED) {
-        return ashlar__walk_queue(w, 0, w->table->phase_count);
+        trace(w, "resident", false);
+        if (index + 1 < w->chunk_count) {
+            trace(w, "computed again", true);
+        }
+        const ashlar_status status = ashlar__walk_queue(w, 0, w->table->phase_count);
+        trace(w, "resident", true);
+        return status;
     }
     const size_t slot = c->slots[index];
     ASHLAR_TRY(wait_for_slot(c, slot));
     w->kept = place_of(c, slot, 0).device;
     ASHLAR_TRY(ashlar__walk_queue(w, w->table->split, w->table->phase_count));
+    trace(w, "resident", true);
     if (c->away > 0) {
         ASHLAR_TRY(ashlar__away_record(w->model, place_of(c, slot, 0).event, w->stream));
         c->is_pending[slot] = true;

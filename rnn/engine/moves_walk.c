@@ -1,6 +1,7 @@
 /* moves_walk.c - a walk whose buffers move to the host and back: what waits for what. */
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
+#include "allocator/soft/soft.h"
 #include "rnn/engine/engine.h"
 
 typedef struct moving {
@@ -77,12 +78,25 @@ static ashlar_status send(const moving *v, size_t phase) {
     return ASHLAR_OK;
 }
 
+/* Tell a trace what buffers begin in a phase, or end. */
+static void trace(const moving *v, size_t phase, bool is_end) {
+    const ashlar_walk_table *t = v->w->table;
+    for (size_t i = 0; i < t->buffer_count; i++) {
+        const ashlar_walk_buffer *b = &t->buffers[i];
+        if (b->home == i && (is_end ? b->last : b->first) == phase) {
+            ashlar__soft_trace_bytes(v->w->stream, "resident", v->w->plan->places[i].bytes, is_end);
+        }
+    }
+}
+
 static ashlar_status queue_all(const moving *v) {
     for (size_t p = 0; p < v->w->table->phase_count; p++) {
         v->w->phase = p;
         ASHLAR_TRY(fetch(v, p));
         ASHLAR_TRY(wait_before(v, p));
+        trace(v, p, false);
         ASHLAR_TRY(ashlar__walk_queue(v->w, p, p + 1));
+        trace(v, p, true);
         ASHLAR_TRY(send(v, p));
     }
     return ASHLAR_OK;

@@ -4,6 +4,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
+#include "allocator/soft/soft.h"
 #include "arena/compute/element.h"
 #include "arena/compute/workers.h"
 #include "rnn/layer/rnn_cpu.h"
@@ -45,9 +46,10 @@ static ashlar_status check(const ashlar_rnn_layout *layout) {
 }
 
 /* Run fn(args) in the stream's order; without a device, now. */
-static ashlar_status launch(const ashlar_rnn *rnn, ashlar_stream stream, void (*fn)(void *),
-                            void *args, size_t args_bytes) {
+static ashlar_status launch(const ashlar_rnn *rnn, ashlar_stream stream, const char *name,
+                            void (*fn)(void *), void *args, size_t args_bytes) {
     if (rnn->device != NULL) {
+        ashlar__soft_name(name);
         return ashlar_launch(rnn->device, stream, fn, args, args_bytes);
     }
     fn(args);
@@ -93,7 +95,11 @@ static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     for (size_t b = 0; b < count; b++) {
         c->lengths[b] = batch->lengths != NULL ? batch->lengths[b] : (int32_t)batch->steps;
     }
-    const ashlar_status status = launch(rnn, stream, run_call, c, bytes);
+    static const char *const names[] = {[ASHLAR_RNN_FORWARD] = "rnn_forward",
+                                        [ASHLAR_RNN_BACKWARD_DATA] = "rnn_backward_data",
+                                        [ASHLAR_RNN_BACKWARD_WEIGHTS] = "rnn_backward_weights"};
+    ASHLAR_TABLE_IS_FULL(names, ASHLAR_RNN_PASS_COUNT);
+    const ashlar_status status = launch(rnn, stream, names[pass], run_call, c, bytes);
     ashlar__host_free(c);
     return status;
 }
@@ -135,7 +141,7 @@ static ashlar_status prepare(const ashlar_rnn *rnn, const void *weights, void *p
         {"prepared", prepared, prepared_bytes(rnn), true},
         {0}};
     ASHLAR_TRY(ashlar__check_operands(rnn->device, "ashlar_rnn_prepare", operands));
-    return launch(rnn, stream, run_prepare, &c, sizeof c);
+    return launch(rnn, stream, "rnn_prepare", run_prepare, &c, sizeof c);
 }
 
 /* ---- prepared linear layers ---- */
@@ -153,6 +159,7 @@ static void run_linear(void *copied) {
 ashlar_status ashlar__linear_prepare(ashlar_device *device, const ashlar_prepared_linear *linear,
                                      ashlar_stream stream) {
     const linear_call c = {ashlar__rnn_loops_of(linear->dtype)->prepare_linear, *linear};
+    ashlar__soft_name("linear_prepare");
     return ashlar_launch(device, stream, run_linear, &c, sizeof c);
 }
 
@@ -160,6 +167,7 @@ ashlar_status ashlar__linear_run_prepared(ashlar_device *device,
                                           const ashlar_prepared_linear *linear,
                                           ashlar_stream stream) {
     const linear_call c = {ashlar__rnn_loops_of(linear->dtype)->linear, *linear};
+    ashlar__soft_name("linear_prepared");
     return ashlar_launch(device, stream, run_linear, &c, sizeof c);
 }
 

@@ -4,6 +4,7 @@
 
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
+#include "allocator/soft/soft.h"
 
 enum { WORK_ALIGN = 256 }; /* which cuBLAS requires of its workspace */
 
@@ -37,6 +38,7 @@ static size_t use_no_work(const ashlar_ops *ops) {
     }                                                                                          \
     static ashlar_status queue_##op(const ashlar_ops *ops, const ashlar_##kind##_args *args,   \
                                     ashlar_stream stream) {                                    \
+        ashlar__soft_name(#op);                                                                \
         return ashlar_launch(ops->device, stream,                                              \
                              ops->dtype == ASHLAR_F32 ? run_##op##_f32 : run_##op##_f64, args, \
                              sizeof *args);                                                    \

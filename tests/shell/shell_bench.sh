@@ -111,9 +111,13 @@ trains_on_ranks() {
         all(x["ms_step"] > 0 and x["parameters"] > 0 and "over_torch" not in x for x in r["rows"])'
 }
 
-# Their times are virtual, the same every time: 200 launches and 4 of 5 us more, each shorter.
+# Their times are virtual, the same every time: 200 launches and 4 of 5 us more, each shorter. So is
+# the picture of docs/pytorch.md.
 counts_launches() {
-    "$ASHLAR_SOURCE/bench/arena/launches.py" "$bench" --smoke --out "$rows" || return
+    "$ASHLAR_SOURCE/bench/arena/launches.py" "$bench" --smoke --out "$rows" \
+        --traces "$scratch/traces" || return
+    cmp "$scratch/traces/launches.svg" "$ASHLAR_SOURCE/docs/launches.svg" || return
+    json_holds "$scratch/traces/per_tensor.json" 'len(r["traceEvents"]) == 2 * 202 + 1' || return
     json_holds "$rows" '[x["launches"] for x in r["rows"]] == [202, 1, 8, 0] and
         30 < r["rows"][1]["at_5_us"] < 40 and r["rows"][0]["at_10_us"] > 202 * 10 and
         r["rows"][2]["at_10_us"] > 80 and r["lstm_forward_ms"] > 0'

@@ -54,6 +54,25 @@ least=$(python3 -c "import json; print(json.load(open('$scratch/given.json'))['t
 check 'or_on_the_host' does_in $((least + 4))
 check 'half_of_it_there' holds "r['tiers']['host_bytes'] >= r['tiers']['resident_bytes'] > 0"
 check 'which_is_expected_to_take_little_time' holds "1 <= r['tiers']['time'] < 1.1"
+
+# What a trace says lies where is what the report says, in the longest step, and nothing in the end.
+is_traced() { # MIB
+    (ASHLAR_SOFT=time=on,trace=$scratch/trace.json && export ASHLAR_SOFT && does_in "$1") &&
+        python3 - "$scratch/trace.json" "$scratch/given.json" <<'END'
+import json, sys
+events, report = (json.load(open(file)) for file in sys.argv[1:])
+names = {"resident": "resident_bytes", "host": "host_bytes", "computed again": "recomputed_bytes"}
+now, most = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+for event in sorted((e for e in events if e["cat"] == "tier"), key=lambda e: e["ts"]):
+    tier = event["name"]
+    now[tier] += event["args"]["bytes"]
+    most[tier] = max(most[tier], now[tier])
+    assert now[tier] >= 0, event
+assert not any(now.values()) and most == {t: report["tiers"][names[t]] for t in names}, (now, most)
+END
+}
+check 'a_trace_says_what_is_away_when' is_traced $((least + 4))
+check 'or_dropped' is_traced "$least"
 adversarial() { # the order of the device's work
     for seed in 1 2 3; do
         ASHLAR_SOFT=mode=adversarial,seed=$seed does_in $((least + 4)) || return

@@ -3,6 +3,9 @@
  */
 #include "tests/allocator/soft/soft_fixture.h"
 
+#include <unistd.h>
+
+#include "allocator/soft/soft.h"
 #include "tests/thread.h"
 
 #define US UINT64_C(1000)
@@ -197,6 +200,131 @@ CASE_WITH(copies_take_the_rate_that_is_said_and_their_start,
     const cu_ptr here = alloc(BYTES);
     void *host = alloc_host(BYTES);
     check_takes(soft->memcpy_htod_async(here, host, BYTES, s), 2 * US + BYTES / 50 * US / 1000);
+}
+
+/* ---- traces ---- */
+
+static char trace[32];
+
+static const char *new_trace(void) {
+    (void)snprintf(trace, sizeof trace, "/tmp/ashlar-trace-XXXXXX");
+    const int fd = mkstemp(trace);
+    CHECK(fd >= 0 && close(fd) == 0);
+    return trace;
+}
+
+static bool set_up_trace(void) {
+    char spec[128];
+    (void)snprintf(spec, sizeof spec,
+                   "time=on,costs=off,copy_rate=1000,memory=64MiB,touch=off,trace=%s", new_trace());
+    return set_up_streams(spec);
+}
+
+/* The file, without its end. */
+static const char *read_trace(void) {
+    static char text[4096];
+    FILE *file = fopen(trace, "r");
+    const size_t bytes = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
+    CHECK(file != NULL && fclose(file) == 0);
+    CHECK(bytes > 2 && memcmp(text + bytes - 2, "\n]", 2) == 0); /* whole at any time */
+    text[bytes > 2 ? bytes - 2 : 0] = '\0';
+    return text;
+}
+
+typedef struct event {
+    const char *category, *name;
+    cu_stream stream;
+    const char *ts, *dur;
+    size_t bytes;
+} event;
+
+static void check_traced(const event *events, size_t count) {
+    char want[4096] = "";
+    size_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        const event *e = &events[i];
+        unsigned long long id = 0;
+        CHECK(soft->stream_get_id(e->stream, &id) == CU_SUCCESS);
+        at += (size_t)snprintf(want + at, sizeof want - at,
+                               "%s\n{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":0,"
+                               "\"tid\":%llu,\"ts\":%s,\"dur\":%s,\"args\":{"
+                               "\"stream\":%llu,\"bytes\":%zu}}",
+                               i == 0 ? "[" : ",", e->category, e->name, id, e->ts, e->dur, id,
+                               e->bytes);
+    }
+    if (strcmp(read_trace(), want) != 0) {
+        printf("# %s\n", read_trace());
+    }
+    CHECK(strcmp(read_trace(), want) == 0);
+}
+
+/* 1 MB takes 1 ms. */
+CASE_WITH(a_trace_has_what_each_stream_did_when, set_up_trace()) {
+    enum { BYTES = 1000000 };
+    const cu_ptr here = alloc(BYTES);
+    void *host = alloc_host(BYTES);
+    ashlar__soft_name("product");
+    CHECK(soft->launch_host_func(s, note, "a") == CU_SUCCESS);
+    CHECK(soft->launch_host_func(s, note, "b") == CU_SUCCESS); /* a name is for one */
+    work(s, 5 * MS + 250);
+    const event events[] = {
+        {"kernel", "product", s, "0.000", "0.000", 0},
+        {"kernel", "host function", s, "0.000", "0.000", 0},
+        {"kernel", "work", s, "0.000", "5000.250", 0},
+        {"gpu_memcpy", "Memcpy DtoH", s, "5000.250", "1000.000", BYTES},
+        {"gpu_memcpy", "Memcpy DtoH", t, "6000.250", "1000.000", BYTES},
+        {"gpu_memset", "Memset", s, "6000.250", "0.000", 7},
+        {"cuda_sync", "Stream Wait Event", s, "6000.250", "1000.000", 0},
+        {"gpu_memcpy", "Memcpy HtoD", s, "7000.250", "1000.000", BYTES},
+        {"gpu_memcpy", "Memcpy DtoD", s, "8000.250", "0.000", 8},
+    };
+    check_traced(events, 3);
+    to_host(host, here, BYTES, s);
+    to_host(host, here, BYTES, t); /* waits for the engine */
+    CHECK(soft->memset_d8_async(here, 0, 7, s) == CU_SUCCESS);
+    const cu_event sent = record(t);
+    CHECK(soft->stream_wait_event(s, sent, 0) == CU_SUCCESS);
+    CHECK(soft->stream_wait_event(s, sent, 0) == CU_SUCCESS); /* past: no wait */
+    to_device(here, host, BYTES, s);
+    CHECK(soft->memcpy_dtod_async(here, here + 8, 8, s) == CU_SUCCESS);
+    check_traced(events, sizeof events / sizeof events[0]);
+    CHECK(unlink(trace) == 0);
+}
+
+CASE_WITH(a_trace_has_what_calls_cost_and_wait, set_up_streams("memory=64MiB")) {
+    char spec[64];
+    (void)snprintf(spec, sizeof spec, "time=on,trace=%s", new_trace());
+    REQUIRE(set_up_streams(spec));
+    const uint64_t begin_ns = ashlar__soft_host_ns();
+    CHECK(soft->launch_host_func(s, note, "a") == CU_SUCCESS);
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    char want[256];
+    (void)snprintf(want, sizeof want, "\"ts\":%.3f,\"dur\":4.000}", (double)begin_ns / 1000);
+    CHECK_HAS(read_trace(), want); /* the launch */
+    CHECK_HAS(read_trace(), "\"cuda_driver\",\"name\":\"cuLaunchHostFunc\"");
+    CHECK_HAS(read_trace(), "\"dur\":3.000}"); /* the call that waits, and its wait: */
+    CHECK_HAS(read_trace(), "\"dur\":7.000}");
+    CHECK(unlink(trace) == 0);
+}
+
+CASE_WITH(bytes_of_tiers_are_dated_behind_the_work_before, set_up_trace()) {
+    work(s, 2 * MS);
+    ashlar__soft_trace_bytes(s, "host", 4096, false);
+    ashlar__soft_trace_bytes(s, "resident", 4096, true);
+    ashlar__soft_trace_bytes(NULL, "nowhere", 1, true);
+    CHECK_HAS(read_trace(), "\"cat\":\"tier\",\"name\":\"host\"");
+    CHECK_HAS(read_trace(), "\"ts\":2000.000,\"args\":{\"bytes\":4096}}");
+    CHECK_HAS(read_trace(), "\"ts\":2000.000,\"args\":{\"bytes\":-4096}}");
+    CHECK(strstr(read_trace(), "nowhere") == NULL);
+    CHECK(unlink(trace) == 0);
+}
+
+CASE(traces_that_cannot_be_written_are_refused) {
+    CHECK(ashlar__soft_configure("trace=/tmp/t.json") == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "trace=/tmp/t.json without time=on");
+    CHECK(ashlar__soft_configure("time=on,trace=") == ASHLAR_EINVAL);
+    CHECK(ashlar__soft_configure("time=on,trace=/none/t.json") == ASHLAR_EIO);
+    CHECK_HAS(ashlar_error_detail(), "trace=/none/t.json: No such file");
 }
 
 RUN_CASES()
