@@ -200,7 +200,7 @@ def weights_lie_in_order_and_are_saved_and_loaded_as_pytorchs():
 def what_does_not_fit_is_refused_in_a_line():
     rnn, x = ashlar.torch.LSTM(I, H), torch.randn(T, B, I)
     h, c = torch.zeros(1, B, H), torch.zeros(1, B, H)
-    assert "dtype" in refusal(ValueError, rnn, x.double())
+    assert "torch.float64" in refusal(ValueError, rnn, x.double())
     assert "input_size" in refusal(RuntimeError, rnn, x[..., 1:])
     assert "Expected hidden size" in refusal(RuntimeError, rnn, x, (h, c[:, 1:]))
     assert "1 states" in refusal(ValueError, rnn, x, (h,))
@@ -217,9 +217,12 @@ def what_ashlar_does_not_compute_is_pytorchs():
         compiled = torch.compile(rnn, backend="eager")(x)[0]
         traced = torch.jit.trace(rnn, x)(x)[0]
         deaf = kinds.GRU(I, H, 2, dropout=1.0)(x)[0]
-        return narrow, compiled, traced, deaf, rnn(x[:, :0])[0], rnn.bfloat16()(x.bfloat16())[0]
+        return compiled, narrow, traced, deaf, rnn(x[:, :0])[0], rnn.bfloat16()(x.bfloat16())[0]
     ours, its = outputs(ashlar.torch), outputs(nn)
-    assert all(map(torch.equal, ours, its)) and [y.dtype for y in ours] == [y.dtype for y in its]
+    # Before PyTorch 2.5 torch.compile() leaves recurrent layers as they are: to ashlar.
+    first = int(torch.__version__ < (2, 5))
+    assert all(map(torch.equal, ours[first:], its[first:])) and all_same(ours[:1], its[:1])
+    assert [y.dtype for y in ours] == [y.dtype for y in its]
 
 
 @case

@@ -50,9 +50,9 @@ _forward, _backward_data, _backward_weights = (
 # ---- a stack's passes over tensors ----
 
 def _pop(blocks):
-    try:  # another thread may be faster
-        return blocks.pop()
-    except IndexError:
+    try:
+        return blocks.pop() if blocks else None
+    except IndexError:  # another thread was faster
         return None
 
 
