@@ -415,7 +415,9 @@ ASHLAR_API ashlar_tensor *ashlar_model_input(ashlar_model *model, const char *na
 
 /* Layers. `name` begins the names of their weights, which are PyTorch's: name.weight, name.bias,
  * those of ashlar_rnn_declare(). Two layers of one name and shape have the same weights, whose
- * gradients add up. */
+ * gradients add up. An embedding's weight is_elementwise in its tensor's options, so that MUON
+ * updates it as ADAMW does; which linear layer is the output layer the model does not know:
+ * ashlar_arena_set_options(). */
 ASHLAR_API ashlar_tensor *ashlar_model_embedding(ashlar_model *model, const char *name,
                                                  ashlar_tensor *tokens, size_t classes,
                                                  size_t width);

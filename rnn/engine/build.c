@@ -399,6 +399,7 @@ size_t ashlar__model_weight(ashlar_model *model, const ashlar_model_weight *weig
     if (found < m->weight_count) {
         ASHLAR_MODEL_FAIL_IF(m, !is_same(&m->weights[found], weight),
                              "model: weight %s is declared before, in another shape", name);
+        m->weights[found].is_elementwise |= weight->is_elementwise;
         return found;
     }
     if (name != weight->name) {
@@ -452,6 +453,10 @@ static ashlar_status declare(ashlar_model *m, ashlar_model_weight *w) {
                    : ashlar_arena_add(m->arena, w->name, m->dtype, w->width == 0 ? 1 : 2,
                                       (size_t[]){w->rows, w->width}, &w->tensor));
     w->tensor_count = ashlar_arena_get_info(m->arena).tensor_count - w->tensor;
+    if (w->is_elementwise) {
+        const ashlar_tensor_options options = {.is_elementwise = true};
+        ASHLAR_TRY(ashlar_arena_set_options(m->arena, w->tensor, &options));
+    }
     return freeze(m, w);
 }
 

@@ -32,6 +32,7 @@ typedef struct ashlar_model_weight {
     const ashlar_rnn_layout *layout; /* of a stack; else NULL */
     bool is_bias;                    /* drawn with the weight before it */
     bool is_frozen;
+    bool is_elementwise; /* a row is a class's: Muon is to leave it to AdamW */
     size_t tensor;       /* its number in the arena, or its first tensor's */
     size_t tensor_count; /* 0 before commit */
 } ashlar_model_weight;

@@ -24,7 +24,11 @@ static size_t weight_of(ashlar_model *m, const char *name, ashlar_part_kind kind
     char full[NAME_BYTES];
     (void)snprintf(full, sizeof full, "%s.weight", name);
     return ashlar__model_weight(
-        m, &(ashlar_model_weight){.name = full, .kind = kind, .rows = rows, .width = width});
+        m, &(ashlar_model_weight){.name = full,
+                                  .kind = kind,
+                                  .rows = rows,
+                                  .width = width,
+                                  .is_elementwise = kind == ASHLAR_PART_EMBEDDING});
 }
 
 /* The bias `name`.bias of a layer. One whose matrix is tied to another layer's stands behind any

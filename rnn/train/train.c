@@ -21,17 +21,13 @@ static ashlar_status spare_biases(ashlar_arena *arena) {
     return ASHLAR_OK;
 }
 
-/* Have Muon update the first and the last layer's matrices element by element: a row of either is a
- * symbol's. */
-static ashlar_status exempt_ends(ashlar_arena *arena) {
-    static const char *const names[] = {"embedding.weight", "linear.weight"};
+/* Have Muon update the output layer's matrix element by element, as the embedding: a row of either
+ * is a symbol's. */
+static ashlar_status exempt_output(ashlar_arena *arena) {
     const ashlar_tensor_options options = {.is_elementwise = true};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        size_t tensor;
-        ASHLAR_TRY(ashlar_arena_find(arena, names[i], &tensor));
-        ASHLAR_TRY(ashlar_arena_set_options(arena, tensor, &options));
-    }
-    return ASHLAR_OK;
+    size_t tensor;
+    ASHLAR_TRY(ashlar_arena_find(arena, "linear.weight", &tensor));
+    return ashlar_arena_set_options(arena, tensor, &options);
 }
 
 /* Take device memory for votes and losses, and page-locked memory for the steps' outcomes. */
@@ -92,7 +88,7 @@ static ashlar_status build_model(ashlar_trainer *t) {
         ASHLAR_TRY(spare_biases(t->arena));
     }
     if (t->config.optimizer.kind == ASHLAR_OPTIMIZER_MUON) {
-        ASHLAR_TRY(exempt_ends(t->arena));
+        ASHLAR_TRY(exempt_output(t->arena));
     }
     ASHLAR_TRY(ashlar_optimizer_create(t->arena, &t->config.optimizer, t->stream, &t->optimizer));
     ASHLAR_TRY(take_results(t));

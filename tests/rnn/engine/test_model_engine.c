@@ -409,6 +409,29 @@ CASE_WITH(what_is_frozen_is_neither_trained_nor_decayed, open_model(DEVICE, 1)) 
     check_trained(&b, 1, 8, 2);
 }
 
+static bool is_elementwise(size_t tensor) {
+    ashlar_tensor_info info;
+    ashlar_arena_tensor(ashlar_model_arena(model), tensor, &info);
+    return info.options.is_elementwise;
+}
+
+CASE_WITH(muon_leaves_embeddings_to_adamw_until_told_otherwise, open_model(DEVICE, 1)) {
+    ashlar_tensor *tokens = ashlar_model_input(model, "tokens", ASHLAR_AXIS_TIME, 0);
+    ashlar_tensor *x = ashlar_model_embedding(model, "table", tokens, V, W);
+    x = ashlar_model_linear(model, "a", x, W, false);
+    x = ashlar_model_linear(model, "b", x, W, false);
+    ashlar_model_tie(model, "other.weight", "b.weight"); /* a table of W classes */
+    (void)ashlar_model_embedding(model, "other", tokens, W, W);
+    x = ashlar_model_linear(model, "c", x, V, false);
+    ashlar_model_loss(model, ASHLAR_LOSS_CROSS_ENTROPY, x, tokens, NULL);
+    REQUIRE(commit(1) == ASHLAR_OK);
+    CHECK(is_elementwise(0) && !is_elementwise(1) && is_elementwise(2) && !is_elementwise(3));
+    CHECK(ashlar_arena_set_options(ashlar_model_arena(model), 0, &(ashlar_tensor_options){0}) ==
+          ASHLAR_OK);
+    CHECK(ashlar_model_freeze(model, "", true) == ASHLAR_OK);
+    CHECK(!is_elementwise(0) && is_elementwise(2));
+}
+
 /* Values, and gradients, that are live together in one phase alone. */
 CASE_WITH(a_chain_of_elements_lies_in_one_place, open_model(DEVICE, 1)) {
     static const char *const names[] = {"a"};

@@ -257,7 +257,8 @@ class Arena:
 
     def changed(self):
         """Let autograd know that all parameters were written to."""
-        torch.autograd.graph.increment_version([place.parameter for place in self.places])
+        for place in self.places:  # before PyTorch 2.5 it takes no list
+            torch.autograd.graph.increment_version(place.parameter)
 
     def replicate(self, device):
         """An arena of a copy of the module on `device`, for refresh()."""

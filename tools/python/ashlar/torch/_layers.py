@@ -7,6 +7,7 @@ torch.jit traces) goes to PyTorch's own forward().
 
 import ctypes
 import functools
+import sys
 import weakref
 
 import torch
@@ -48,6 +49,18 @@ _forward, _backward_data, _backward_weights = (
 
 
 # ---- a stack's passes over tensors ----
+
+def _unseen(function):
+    """The function, which torch.compile() must not trace for its ctypes; some versions of PyTorch call
+    forward() as it is and trace what that calls. The compiler takes seconds to import: nothing asks
+    for it before the program does."""
+    hidden = torch._disable_dynamo(function)
+
+    @functools.wraps(function)
+    def call(*given):
+        return (hidden if "torch._dynamo" in sys.modules else function)(*given)
+    return call
+
 
 def _pop(blocks):
     try:  # another thread may be faster
@@ -132,6 +145,7 @@ class Layers(torch.autograd.Function):
         return y, hy, cy
 
     @staticmethod
+    @_unseen
     def backward(ctx, *outputs):
         if torch.is_grad_enabled():
             raise RuntimeError("ashlar.torch's layers have no second derivatives; call backward "
@@ -215,6 +229,7 @@ class _Mixin:
             y, states = y.squeeze(1 - time), tuple(s.squeeze(1) for s in states)
         return y, states if self.mode == "LSTM" else states[0]
 
+    @_unseen
     def _compute(self, x, sizes, states):
         self.check_input(x, sizes)
         count, stack = self.get_expected_hidden_size(x, sizes)[1], self._stack()
