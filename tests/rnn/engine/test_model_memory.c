@@ -2,6 +2,8 @@
  * after a warm-up, captured ones, and what fails in between. */
 #include "tests/rnn/engine/engine_fixture.h"
 
+#include <unistd.h>
+
 #define DEVICE "memory=64MiB,mode=adversarial"
 
 /* The block has several handles, which a trim gives back to the device. */
@@ -10,6 +12,7 @@ enum { T = 48, B = 16, E = 5, H = 16, V = 7 };
 static const ashlar_optimizer_config sgd = {ASHLAR_OPTIMIZER_SGD, .learning_rate = 0.1};
 static ashlar_optimizer *optimizer;
 static ashlar_model_batch batch;
+static char trace[32], device_spec[128] = DEVICE;
 
 static void close_steps(void) {
     wait_for(streams[0]);
@@ -34,7 +37,7 @@ static void declare(bool is_local) {
 /* Copies cost next to nothing, so that there are some. */
 static bool open_steps(bool is_local) {
     static const ashlar_model_rates rates = {.out_bytes = 1e15, .back_bytes = 1e15};
-    if (!open_model(DEVICE, 1)) {
+    if (!open_model(device_spec, 1)) {
         return false;
     }
     declare(is_local);
@@ -210,6 +213,54 @@ CASE_WITH(rates_that_are_none_are_refused, open_steps(true)) {
     CHECK_FAILS(ashlar_model_set_rates(model, &rates), ASHLAR_EINVAL, "a rate of -1");
     CHECK_FAILS(ashlar_model_set_rates(model, &no_number), ASHLAR_EINVAL, "give a finite one");
     CHECK(ashlar_model_set_rates(model, NULL) == ASHLAR_OK);
+}
+
+/* ---- traces ---- */
+
+static bool open_traced(bool is_local) {
+    (void)snprintf(trace, sizeof trace, "/tmp/ashlar-trace-XXXXXX");
+    const int fd = mkstemp(trace);
+    (void)snprintf(device_spec, sizeof device_spec, DEVICE ",time=on,trace=%s", trace);
+    return fd >= 0 && close(fd) == 0 && open_steps(is_local);
+}
+
+/* Read a trace's lines on a tier: the sum of what it gets, and of all. */
+static long long read_tier(const char *tier, long long *left) {
+    char line[512], name[64];
+    long long got = 0, bytes;
+    FILE *file = fopen(trace, "r");
+    (void)snprintf(name, sizeof name, "\"cat\":\"tier\",\"name\":\"%s\"", tier);
+    *left = 0;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        const char *args = strstr(line, name) != NULL ? strstr(line, "\"bytes\":") : NULL;
+        if (args != NULL && sscanf(args, "\"bytes\":%lld", &bytes) == 1) {
+            got += bytes > 0 ? bytes : 0;
+            *left += bytes;
+            CHECK(*left >= 0);
+        }
+    }
+    CHECK(file != NULL && fclose(file) == 0);
+    return got;
+}
+
+/* What goes to a tier leaves it again. Sizes are without what aligns them. */
+static void check_trace(void) {
+    const long long host = (long long)limit_memory();
+    long long left;
+    CHECK(ashlar_model_step(model, optimizer, &batch, 0.1, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    const long long away = read_tier("host", &left);
+    CHECK(left == 0 && away <= host && away > host / 2);
+    CHECK(read_tier("resident", &left) > away && left == 0); /* each once more, before it leaves */
+    CHECK(unlink(trace) == 0);
+}
+
+CASE_WITH(a_trace_tells_which_chunks_are_away, open_traced(true)) {
+    check_trace();
+}
+
+CASE_WITH(or_which_buffers, open_traced(false)) {
+    check_trace();
 }
 
 RUN_CASES()
