@@ -181,6 +181,9 @@ static ashlar_status find_room(ashlar_torch *t, const block *want, block **out) 
     }
     block whole = *want;
     whole.bytes = ashlar__torch_space_bytes(t, want->pool);
+    if (whole.bytes < want->bytes) { /* the driver will refuse it, or the history is none */
+        whole.bytes = round_up(want->bytes, ashlar__torch_chunk_bytes(t, want->pool));
+    }
     whole.number = number_of(t);
     whole.can_grow = true;
     return ashlar__torch_new_block(t, &whole, out);

@@ -388,6 +388,15 @@ CASE(mapped_ranges_of_the_beginning_are_of_two_segments) {
     CHECK(is_equal());
 }
 
+CASE(a_request_beyond_all_addresses_is_followed_as_far_as_the_record_goes) {
+    const uint64_t bytes = UINT64_C(1) << 45, chunks = (bytes / (20 * MIB) + 1) * 20 * MIB;
+    begin("expandable_segments:True");
+    add("segment_map", 0, chunks / 2);
+    add("alloc", 0, bytes);
+    REQUIRE(replay(true, 0) == ASHLAR_OK);
+    CHECK(result.equal_events == 0 && result.left[0] != '\0');
+}
+
 CASE(without_a_record_what_is_mapped_grows_first) {
     begin("expandable_segments:True");
     add_all("alloc 200 30 alloc 0 110 free 0 110 free 200 30 alloc 200 45");
