@@ -684,7 +684,10 @@ ashlar_status ashlar__walk_plan_get(ashlar_model *m, ashlar_walk_table *t,
     }
     if (plan == NULL) {
         ASHLAR_TRY(new_plan(m, t, shape, &plan));
-        ashlar__away_need(m->root, plan);
+        if (plan->host_bytes > 0) {
+            ashlar__away_need(&m->root->away, plan->host_bytes,
+                              plan->slot_count > 0 ? plan->slot_count : plan->move_count);
+        }
         drop_oldest(bucket);
         plan->next = *bucket;
         *bucket = plan;

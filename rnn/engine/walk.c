@@ -416,7 +416,7 @@ ashlar_status ashlar__model_walk(ashlar_model *m, ashlar_walk walk, const ashlar
         ASHLAR_TRY(ashlar__model_drop_prepared(m));
     }
     w.seed = w.batch.seed != 0 ? w.batch.seed : ashlar__random_step(&m->root->arena->seed);
-    ASHLAR_TRY(ashlar__away_take(m->root));
+    ASHLAR_TRY(ashlar__away_take(&m->root->away));
     ASHLAR_TRY(take_block(&w, w.batch.address));
     const ashlar_status status = queue_all(&w);
     const ashlar_status given_back = ashlar_free(m->allocator, w.block);
