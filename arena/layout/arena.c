@@ -100,7 +100,7 @@ static ashlar_status take_region(ashlar_arena *arena, ashlar_allocator *allocato
 }
 
 /* Free the blocks of `regions`, in stream order; the program's memory stays the program's. */
-static void arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions) {
+static void drop_regions(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions) {
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
         if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
             /* This fails only if somebody else has freed the region, so it is gone in any case. */
@@ -122,7 +122,7 @@ void ashlar_arena_destroy(ashlar_arena *arena) {
         return;
     }
     if (arena->allocator != NULL) {
-        arena_drop(arena, arena->allocator, ashlar__arena_regions(arena));
+        drop_regions(arena, arena->allocator, ashlar__arena_regions(arena));
     }
     for (size_t i = 0; i < arena->tensor_count; i++) {
         ashlar__host_free(arena->tensors[i].name);
@@ -152,7 +152,7 @@ ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocato
         }
         const ashlar_status status = take_region(arena, allocator, stream, (ashlar_region)i);
         if (status != ASHLAR_OK) {
-            arena_drop(arena, allocator, set);
+            drop_regions(arena, allocator, set);
             return status;
         }
         set |= ASHLAR_REGION_BIT(i);
@@ -172,7 +172,7 @@ static ashlar_status take_zeroed(ashlar_arena *arena, ashlar_allocator *allocato
         }
     }
     if (status != ASHLAR_OK) {
-        arena_drop(arena, allocator, taken);
+        drop_regions(arena, allocator, taken);
     }
     return status;
 }
@@ -215,6 +215,23 @@ ashlar_status ashlar__arena_extend_on_host(ashlar_arena *arena, ashlar_stream st
     const ashlar_status status = ashlar_arena_extend(arena, stream, regions);
     arena->on_host = status == ASHLAR_OK ? arena->on_host : before;
     return status;
+}
+
+ashlar_status ashlar_arena_drop(ashlar_arena *arena, unsigned regions) {
+    ASHLAR_FAIL_IF(arena->allocator == NULL || regions > ASHLAR_REGIONS_ALL ||
+                       (regions & ASHLAR_REGIONS_INFERENCE) != 0,
+                   ASHLAR_EINVAL, "drop: %s",
+                   arena->allocator == NULL ? "the arena is not committed"
+                                            : "no set of regions without the parameters");
+    for (size_t i = 0; i < arena->binding_count; i++) {
+        const ashlar_arena_binding *b = &arena->bindings[i];
+        ASHLAR_FAIL_IF(
+            (regions & ASHLAR_REGION_BIT(b->region)) != 0, ASHLAR_EINVAL,
+            "drop: a pointer to tensor %s is bound to the %s; call ashlar_arena_unbind()",
+            arena->tensors[b->tensor].info.name, region_info[b->region].text);
+    }
+    drop_regions(arena, arena->allocator, regions);
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar_arena_zero(ashlar_arena *arena, ashlar_region region, ashlar_stream stream) {

@@ -107,25 +107,44 @@ ashlar_status ashlar__walk_tiers_get(const ashlar_walking *w, const ashlar_walk_
 
 /* ---- what is said of them ---- */
 
-ashlar_status ashlar__walk_tiers_tell(const ashlar_walking *w, ashlar_model_tiers *out) {
+/* Of a walk that is not cut; nothing moves if it has enough. */
+static ashlar_status tell_uncut(const ashlar_walking *w, ashlar_model_tiers *out,
+                                ashlar_tiers_choice *choice) {
+    *choice = w->plan->choice;
+    if (w->plan->move_count == 0) {
+        choice->ns = choice->compute_ns =
+            ashlar__walk_phases_ns(w->model, w->table, w->plan, 0, w->table->phase_count);
+    }
+    ASHLAR_TRY(ashlar__moves_least(w, &out->least_bytes, &out->resident_bytes));
+    out->resident_bytes -= choice->bytes[ASHLAR_TIER_HOST];
+    return ASHLAR_OK;
+}
+
+static ashlar_status tell_chunks(const ashlar_walking *w, ashlar_model_tiers *out,
+                                 ashlar_tiers_choice *choice) {
     const ashlar_walk_tiers *t;
     const size_t kept = w->plan->kept_bytes;
-    *out = (ashlar_model_tiers){
-        .least_bytes = w->plan->bytes, .time = 1, .event_calls = w->model->away.event_calls};
-    if (!w->table->key.is_cut) {
-        ASHLAR_TRY(ashlar__moves_least(w, &out->least_bytes, &out->resident_bytes));
-        out->host_bytes = w->plan->choice.bytes[ASHLAR_TIER_HOST];
-        out->resident_bytes -= out->host_bytes;
-        out->time = w->plan->move_count > 0
-                        ? (double)w->plan->choice.ns / (double)w->plan->choice.compute_ns
-                        : 1;
-        return ASHLAR_OK;
-    }
     ASHLAR_TRY(ashlar__walk_tiers_get(w, &t));
+    *choice = t->choice;
     out->least_bytes = w->plan->bytes - w->plan->slot_count * kept;
-    out->resident_bytes = t->choice.bytes[ASHLAR_TIER_RESIDENT] + kept;
-    out->host_bytes = t->choice.bytes[ASHLAR_TIER_HOST];
-    out->recomputed_bytes = t->choice.bytes[ASHLAR_TIER_RECOMPUTED];
-    out->time = (double)t->choice.ns / (double)t->choice.compute_ns;
+    out->resident_bytes = choice->bytes[ASHLAR_TIER_RESIDENT] + kept;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__walk_tiers_tell(const ashlar_walking *w, ashlar_model_tiers *out) {
+    ashlar_tiers_choice choice;
+    ashlar_tiers_table rates;
+    ashlar_model_tiers told = {0};
+    ASHLAR_TRY(w->table->key.is_cut ? tell_chunks(w, &told, &choice)
+                                    : tell_uncut(w, &told, &choice));
+    ashlar__walk_copy_rates(w->model, &rates);
+    told.host_bytes = choice.bytes[ASHLAR_TIER_HOST];
+    told.recomputed_bytes = choice.bytes[ASHLAR_TIER_RECOMPUTED];
+    told.seconds = (double)choice.ns * 1e-9;
+    told.time = (double)choice.ns / (double)choice.compute_ns;
+    told.copy_bytes =
+        1e6 * (double)(rates.out_bytes_per_us < rates.back_bytes_per_us ? rates.out_bytes_per_us
+                                                                        : rates.back_bytes_per_us);
+    *out = told;
     return ASHLAR_OK;
 }

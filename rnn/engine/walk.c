@@ -450,6 +450,10 @@ ashlar_status ashlar_model_get_tiers(ashlar_model *m, const ashlar_model_batch *
     return ashlar__walk_tiers_tell(&w, out);
 }
 
+uint64_t ashlar_model_event_calls(const ashlar_model *m) {
+    return m->away.event_calls;
+}
+
 /* A buffer in the phases first .. last, at `offset`. */
 static ashlar_model_buffer entry_of(const ashlar_walking *w, size_t i, size_t offset, size_t first,
                                     size_t last) {
