@@ -121,11 +121,12 @@ static size_t lasting_bytes(const ashlar_trainer *t, const ashlar_stats *stats) 
     return bytes;
 }
 
-/* Give the walks what the rest leaves, and cut the longest if it does not do with that as it is. */
+/* Give the walks what the rest leaves, and cut the longest if it does not do with that as it is; so
+ * the least memory is that with cuts. */
 static ashlar_status fit_walks(ashlar_trainer *t) {
     ashlar_batches *const b = &t->batches;
     ashlar_stats stats;
-    uint64_t bytes;
+    uint64_t bytes, least;
     ASHLAR_TRY(ashlar_stream_synchronize(t->device, t->stream));
     ASHLAR_TRY(ashlar_allocator_trim(t->allocator, 0)); /* what set-up took and gave back */
     ashlar_allocator_get_stats(t->allocator, &stats);
@@ -133,12 +134,14 @@ static ashlar_status fit_walks(ashlar_trainer *t) {
     const size_t room = limit > lasting ? (limit - lasting) / GRANULE_BYTES * GRANULE_BYTES : 0;
     b->memory = 0; /* so that all is told that the longest needs */
     ASHLAR_TRY(ashlar__train_block_bytes(t, b->max_part_length, b->count, b->chunk, &bytes));
-    if (bytes > room && b->chunk == 0) {
+    least = bytes;
+    if (b->chunk == 0) {
         ashlar__batches_cut(b);
-        ASHLAR_TRY(ashlar__train_block_bytes(t, b->max_part_length, b->count, b->chunk, &bytes));
+        ASHLAR_TRY(ashlar__train_block_bytes(t, b->max_part_length, b->count, b->chunk, &least));
+        b->chunk = bytes > room ? b->chunk : 0;
     }
-    t->least_bytes = lasting + (bytes + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
-    ASHLAR_FAIL_IF(bytes > room, ASHLAR_ENOMEM,
+    t->least_bytes = lasting + (least + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
+    ASHLAR_FAIL_IF(least > room, ASHLAR_ENOMEM,
                    "--memory: this training takes at least %zu MiB, and may have %zu MiB",
                    t->least_bytes >> 20, limit >> 20);
     b->memory = room;
