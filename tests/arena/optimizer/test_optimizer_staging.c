@@ -5,6 +5,9 @@
 #include "tests/arena/optimizer/optimizer_fixture.h"
 
 #include "allocator/device/device_impl.h"
+#include "arena/layout/arena_impl.h"
+#include "arena/optimizer/optimizer_staging.h"
+#include "tests/allocator/soft/soft_probe.h"
 
 /* Every type, so that pieces have masters, and none; matrices larger than a piece, and smaller. */
 static const tensor_case tensors[] = {
@@ -19,7 +22,7 @@ static const tensor_case tensors[] = {
     {"small", ASHLAR_F64, 9 * 7, {0}},
     {"last", ASHLAR_F32, 65, {0}},
 };
-enum { COUNT = sizeof tensors / sizeof tensors[0], STEPS = 3 };
+enum { COUNT = sizeof tensors / sizeof tensors[0], STEPS = 3, SHARES_LEAST = 10 };
 static const size_t columns_of[COUNT] = {0, 0, 0, 0, 0, 0, 301, 90, 7, 0};
 
 static const unsigned no_state =
@@ -106,6 +109,69 @@ CASE(copies_and_updates_are_in_order_whenever_they_run) {
         check_same(spec, seed % 3 == 0 ? &muon : &config);
     }
 }
+
+/* ---- with vector clocks ---- */
+
+static const ashlar_optimizer_table *table;
+static size_t uses, misordered; /* of launches */
+
+static void use(const void *first, const void *end, ashlar_stream stream) {
+    const size_t bytes = (size_t)((const char *)end - (const char *)first);
+    bool is_ordered = false;
+    CHECK(ashlar__soft_clock_own(ashlar__ptr_in(first), bytes, stream, &is_ordered) == ASHLAR_OK);
+    CHECK(ashlar__soft_clock_use(ashlar__ptr_in(first), bytes, stream) == ASHLAR_OK);
+    uses++;
+    misordered += !is_ordered;
+}
+
+/* In the place of the update. */
+static ashlar_status use_state(const ashlar_optimizer *o, const ashlar_optimizer_job *job,
+                               ashlar_stream stream) {
+    (void)o;
+    ASHLAR_TRY(ashlar__device_enter(device));
+    for (size_t i = 0; i < job->run_count; i++) {
+        ashlar_optimizer_run run = table->runs[job->first_run + i];
+        const size_t first = i == 0 ? job->first : 0;
+        const size_t end = i + 1 == job->run_count ? job->end : run.elements;
+        const size_t width = run.dtype == ASHLAR_F64 ? sizeof(double) : sizeof(float);
+        ashlar__formula_stage(job, &run);
+        use((char *)run.moment1 + first * width, (char *)run.moment1 + end * width, stream);
+        use((char *)run.moment2 + first * width, (char *)run.moment2 + end * width, stream);
+        if (run.master != NULL) {
+            use(run.master + first, run.master + end, stream);
+        }
+    }
+    ashlar__device_leave(device);
+    return ASHLAR_OK;
+}
+
+CASE(every_copy_and_update_comes_after_all_uses_of_its_memory) {
+    ashlar_optimizer_config config = adamw();
+    REQUIRE(open_state("memory=64MiB,mode=adversarial,seed=3", &config, true));
+    SKIP_IF(ashlar_device_get_info(device).kind != ASHLAR_DEVICE_SOFT, "no clocks there");
+    const ashlar_optimizer_rule rule = {.algorithm = ashlar__optimizer_algorithm(&config),
+                                        .config = config};
+    const size_t all = ashlar_arena_get_info(arena).region_bytes[ASHLAR_REGION_PARAMETERS];
+    ashlar_optimizer_table own;
+    ashlar_optimizer_staging staging = {0};
+    REQUIRE(ashlar__optimizer_table_init(&own, arena, &rule) == ASHLAR_OK);
+    table = &own;
+    CHECK(ashlar__optimizer_staging_open(&staging, arena, &rule, streams[0]) == ASHLAR_OK);
+    CHECK_ZU(ashlar__soft_clock_watch_copies(), 0);
+    for (int i = 0; i < 3; i++) {
+        const ashlar_optimizer_job job = {.rule = rule, .passes = ASHLAR_OPTIMIZER_UPDATE};
+        CHECK(ashlar__optimizer_staging_run(&staging, table, own.runs, &job, 0, all, use_state,
+                                            optimizer, streams[0]) == ASHLAR_OK);
+        CHECK(ashlar_arena_zero(arena, ASHLAR_REGION_MOMENT1, streams[0]) == ASHLAR_OK);
+    }
+    CHECK_ZU(ashlar__soft_clock_watch_copies(), 0);
+    CHECK_ZU(misordered, 0);
+    CHECK(uses > 3 * 2 * SHARES_LEAST);
+    ashlar__optimizer_staging_close(&staging, allocator);
+    ashlar__optimizer_table_finish(&own);
+}
+
+/* ---- memory ---- */
 
 CASE(what_stays_on_the_device_is_the_two_pieces) {
     const ashlar_optimizer_config config = adamw();
