@@ -333,7 +333,11 @@ static ashlar_status queue_phase(const ashlar_walking *w, const ashlar_walk_phas
 
 ashlar_status ashlar__walk_queue(const ashlar_walking *w, size_t first, size_t end) {
     for (size_t p = first; p < end; p++) {
-        ASHLAR_TRY(queue_phase(w, &w->table->phases[p]));
+        const ashlar_node *node = w->table->phases[p].node;
+        /* Chunks do not cut what lies on another axis: a loss there counts once. */
+        const bool is_done =
+            w->chunk > 0 && node->operation.is_loss && node->inputs[0]->axis != ASHLAR_AXIS_TIME;
+        ASHLAR_TRY(is_done ? ASHLAR_OK : queue_phase(w, &w->table->phases[p]));
     }
     return ASHLAR_OK;
 }
