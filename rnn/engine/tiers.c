@@ -87,7 +87,7 @@ static ashlar_status set_up(ashlar_tiers_state *s, const ashlar_tiers_table *t) 
     while (s->live.leaves < m) {
         s->live.leaves *= 2;
     }
-    s->words = ashlar__host_calloc(5 * n + 3 * m + 1 + 4 * s->live.leaves, sizeof *s->words);
+    s->words = ashlar__host_calloc(4 * n + 3 * m + 1 + 4 * s->live.leaves, sizeof *s->words);
     s->places = ashlar__host_calloc(n + 1, sizeof *s->places);
     s->idle = ashlar__host_calloc(n + 1, sizeof *s->idle);
     ASHLAR_FAIL_IF(s->words == NULL || s->places == NULL || s->idle == NULL, ASHLAR_EHOSTMEM,
@@ -97,7 +97,6 @@ static ashlar_status set_up(ashlar_tiers_state *s, const ashlar_tiers_table *t) 
     s->by_back = take(&at, n);
     s->out_at = take(&at, n);
     s->copied_ns = take(&at, n);
-    s->away = take(&at, n);
     s->load = take(&at, m + 1);
     s->least_load = take(&at, m);
     s->moment_ns = take(&at, m);
@@ -161,20 +160,16 @@ static bool try_shares(ashlar_tiers_state *s, shares part, size_t least) {
         const size_t i = s->by_back[j];
         const ashlar_tiers_item *item = &s->t->items[i];
         if (s->places[i].tier == ASHLAR_TIER_HOST && item->may_recompute && item->bytes > 0) {
-            s->away[count++] = i;
-        }
-    }
-    for (size_t j = 0; j < count; j++) {
-        if ((j + 1) * part.again / WHOLE > j * part.again / WHOLE) {
-            s->places[s->away[j]].tier = ASHLAR_TIER_RECOMPUTED;
+            const size_t before = count++ * part.again / WHOLE;
+            s->places[i].tier =
+                count * part.again / WHOLE > before ? ASHLAR_TIER_RECOMPUTED : ASHLAR_TIER_HOST;
         }
     }
     fill(s, limit, true);
     return ashlar__tiers_is_better(s);
 }
 
-/* Shares of what is computed again in steps of a quarter, then both in smaller ones around the
- * best.
+/* Shares that are computed again in steps of a quarter, then both in smaller ones around the best.
  */
 static void try_all_shares(ashlar_tiers_state *s, size_t least) {
     enum { STEP = WHOLE / 4 };

@@ -31,7 +31,6 @@ typedef struct ashlar_tiers_state {
     size_t *words;            /* the block of the arrays: */
     size_t *by_out, *by_back; /* [items] numbers of items by last_forward, by first_backward */
     size_t *out_at;           /* [items] places in by_out */
-    size_t *away;             /* [items] scratch */
     size_t *load;             /* [moments + 1] differences of items' bytes, scratch */
     size_t *least_load;  /* [moments] of the tiers that are decided (tiers_all.c) */
     uint64_t *moment_ns; /* [moments] with what is computed again */
