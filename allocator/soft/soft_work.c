@@ -84,15 +84,15 @@ static soft_operand on_host(const void *ptr) {
     return (soft_operand){(void *)(uintptr_t)ptr, SOFT_PLACE_PAGEABLE, NULL};
 }
 
-/* Complete an operand: `device` must have access, unless the call names another, and host memory
- * may be page-locked. False: the memory is not there, or the device has no access. */
+/* Complete an operand: page-locked memory, whose addresses are the device's, too; or memory to
+ * which `device` must have access, unless the call names another. False: the memory is not there,
+ * or the device has no access. */
 static bool place(soft_operand *operand, const soft_device *device, size_t bytes) {
-    if (operand->place == SOFT_PLACE_DEVICE) {
-        operand->device = operand->device == NULL ? device : operand->device;
-    } else if (operand->ptr != NULL &&
-               ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks, (uintptr_t)operand->ptr,
-                                        bytes) != NULL) {
+    if (operand->ptr != NULL && ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks,
+                                                         (uintptr_t)operand->ptr, bytes) != NULL) {
         operand->place = SOFT_PLACE_PINNED;
+    } else if (operand->place == SOFT_PLACE_DEVICE) {
+        operand->device = operand->device == NULL ? device : operand->device;
     }
     return operand->ptr != NULL && ashlar__soft_is_valid(operand, bytes);
 }
@@ -165,14 +165,7 @@ cu_result ashlar__soft_memset_d8_async(cu_ptr dst, unsigned char value, size_t b
                                        cu_stream stream) {
     soft_stream *found = NULL;
     SOFT_TRY(ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memset_d8_async, stream, &found));
-    soft_op op = {.kind = SOFT_OP_FILL,
-                  .dst = on_host((void *)(uintptr_t)dst),
-                  .bytes = bytes,
-                  .value = value};
-    if (bytes > 0 &&
-        (!place(&op.dst, found->device, bytes) || op.dst.place == SOFT_PLACE_PAGEABLE)) {
-        op.dst = on_device(dst); /* not page-locked memory, which CUDA fills, too */
-    }
+    soft_op op = {.kind = SOFT_OP_FILL, .dst = on_device(dst), .bytes = bytes, .value = value};
     if (bytes == 0 || !place(&op.dst, found->device, bytes)) {
         return ashlar__soft_leave(bytes == 0 ? CU_SUCCESS : CU_INVALID_VALUE);
     }

@@ -7,6 +7,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "allocator/core/core.h"
+#include "allocator/device/device_impl.h"
 #include "arena/layout/arena_impl.h"
 
 #define ROW(name, text, tag, layout) \
@@ -68,8 +69,13 @@ ashlar_status ashlar_arena_lend(ashlar_arena *arena, ashlar_region region, void 
     return ASHLAR_OK;
 }
 
+static bool is_on_host(const ashlar_arena *arena, size_t region) {
+    return (arena->on_host & ASHLAR_REGION_BIT(region)) != 0;
+}
+
 bool ashlar__arena_owns(const ashlar_arena *arena, ashlar_region region) {
-    return arena->regions[region] != NULL && arena->lent[region] == NULL;
+    return arena->regions[region] != NULL && arena->lent[region] == NULL &&
+           !is_on_host(arena, region);
 }
 
 static ashlar_status take_region(ashlar_arena *arena, ashlar_allocator *allocator,
@@ -83,20 +89,30 @@ static ashlar_status take_region(ashlar_arena *arena, ashlar_allocator *allocato
         arena->regions[region] = arena->lent[region];
         return ASHLAR_OK;
     }
+    if (is_on_host(arena, region)) {
+        return ashlar_device_host_alloc(ashlar_allocator_device(allocator),
+                                        ashlar__arena_region_bytes(arena, region),
+                                        &arena->regions[region]);
+    }
     ASHLAR_TRY(block_bytes(arena, allocator, region, &bytes));
     return ashlar_alloc_tagged(allocator, bytes, region_info[region].tag, stream,
                                &arena->regions[region]);
 }
 
 /* Free the blocks of `regions`, in stream order; the program's memory stays the program's. */
-static void arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions) {
+static void drop_regions(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions) {
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
         if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
             /* This fails only if somebody else has freed the region, so it is gone in any case. */
             if (ashlar__arena_owns(arena, (ashlar_region)i)) {
                 ASHLAR_IGNORE(ashlar_free(allocator, arena->regions[i]));
+            } else if (is_on_host(arena, i)) {
+                ashlar_device *device = ashlar_allocator_device(allocator);
+                ASHLAR_IGNORE(ashlar__device_synchronize(device)); /* no stream's order frees it */
+                ashlar_device_host_free(device, arena->regions[i]);
             }
             arena->regions[i] = NULL;
+            arena->on_host &= ~ASHLAR_REGION_BIT(i);
         }
     }
 }
@@ -106,7 +122,7 @@ void ashlar_arena_destroy(ashlar_arena *arena) {
         return;
     }
     if (arena->allocator != NULL) {
-        arena_drop(arena, arena->allocator, ashlar__arena_regions(arena));
+        drop_regions(arena, arena->allocator, ashlar__arena_regions(arena));
     }
     for (size_t i = 0; i < arena->tensor_count; i++) {
         ashlar__host_free(arena->tensors[i].name);
@@ -136,7 +152,7 @@ ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocato
         }
         const ashlar_status status = take_region(arena, allocator, stream, (ashlar_region)i);
         if (status != ASHLAR_OK) {
-            arena_drop(arena, allocator, set);
+            drop_regions(arena, allocator, set);
             return status;
         }
         set |= ASHLAR_REGION_BIT(i);
@@ -150,13 +166,13 @@ static ashlar_status take_zeroed(ashlar_arena *arena, ashlar_allocator *allocato
     unsigned taken = 0;
     ashlar_status status = ashlar__arena_take(arena, allocator, stream, regions, &taken);
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
-        if ((taken & ASHLAR_REGION_BIT(i)) != 0 && ashlar__arena_owns(arena, (ashlar_region)i)) {
+        if ((taken & ASHLAR_REGION_BIT(i)) != 0 && arena->lent[i] == NULL) {
             status = ashlar_fill(ashlar_allocator_device(allocator), arena->regions[i], 0,
                                  ashlar__arena_region_bytes(arena, (ashlar_region)i), stream);
         }
     }
     if (status != ASHLAR_OK) {
-        arena_drop(arena, allocator, taken);
+        drop_regions(arena, allocator, taken);
     }
     return status;
 }
@@ -187,6 +203,35 @@ ashlar_status ashlar_arena_extend(ashlar_arena *arena, ashlar_stream stream, uns
                    "extend: %s",
                    arena->allocator == NULL ? "the arena is not committed" : "no set of regions");
     return take_zeroed(arena, arena->allocator, stream, regions);
+}
+
+ashlar_status ashlar__arena_extend_on_host(ashlar_arena *arena, ashlar_stream stream,
+                                           unsigned regions) {
+    const unsigned before = arena->on_host;
+    for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const bool has_none = arena->regions[i] == NULL && arena->lent[i] == NULL;
+        arena->on_host |= has_none ? regions & ASHLAR_REGION_BIT(i) : 0;
+    }
+    const ashlar_status status = ashlar_arena_extend(arena, stream, regions);
+    arena->on_host = status == ASHLAR_OK ? arena->on_host : before;
+    return status;
+}
+
+ashlar_status ashlar_arena_drop(ashlar_arena *arena, unsigned regions) {
+    ASHLAR_FAIL_IF(arena->allocator == NULL || regions > ASHLAR_REGIONS_ALL ||
+                       (regions & ASHLAR_REGIONS_INFERENCE) != 0,
+                   ASHLAR_EINVAL, "drop: %s",
+                   arena->allocator == NULL ? "the arena is not committed"
+                                            : "no set of regions without the parameters");
+    for (size_t i = 0; i < arena->binding_count; i++) {
+        const ashlar_arena_binding *b = &arena->bindings[i];
+        ASHLAR_FAIL_IF(
+            (regions & ASHLAR_REGION_BIT(b->region)) != 0, ASHLAR_EINVAL,
+            "drop: a pointer to tensor %s is bound to the %s; call ashlar_arena_unbind()",
+            arena->tensors[b->tensor].info.name, region_info[b->region].text);
+    }
+    drop_regions(arena, arena->allocator, regions);
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar_arena_zero(ashlar_arena *arena, ashlar_region region, ashlar_stream stream) {

@@ -66,6 +66,8 @@ struct ashlar_arena {
     /* Memory of the program's for regions, by ashlar_arena_lend(); NULL: a block is taken. */
     void *lent[ASHLAR_REGION_COUNT];
     size_t lent_bytes[ASHLAR_REGION_COUNT];
+
+    unsigned on_host; /* a set of ASHLAR_REGION_BIT()s: page-locked memory, for an optimizer */
 };
 
 /* "parameters" and so on; NULL if the value is not a region. */
@@ -79,6 +81,11 @@ size_t ashlar__arena_region_bytes(const ashlar_arena *arena, ashlar_region regio
 
 /* Whether a region that is there is a block of the allocator's, and not the program's memory. */
 bool ashlar__arena_owns(const ashlar_arena *arena, ashlar_region region);
+
+/* ashlar_arena_extend(), with page-locked memory for regions that nobody has lent memory for. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__arena_extend_on_host(ashlar_arena *arena,
+                                                             ashlar_stream stream,
+                                                             unsigned regions);
 
 /* The layout of a region. The region must be valid. */
 ashlar_layout ashlar__region_layout(ashlar_region region);

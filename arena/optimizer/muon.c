@@ -78,10 +78,11 @@ static void orthogonalize(void *context, size_t i) {
     if (run == NULL) {
         return;
     }
-    const double sum = b->kernels->sum[type_of(b)](run->moment2, count);
-    divide(b, run->moment2, ashlar__formula_muon_norm(&b->job->rule.config, sum), count);
+    void *const x = ashlar__formula_staged(b->job, run->moment2, 1);
+    const double sum = b->kernels->sum[type_of(b)](x, count);
+    divide(b, x, ashlar__formula_muon_norm(&b->job->rule.config, sum), count);
     for (uint32_t step = 0; step < b->job->rule.config.ns_steps; step++) {
-        iterate(b, run->moment2, product, product + count * ashlar_dtype_bytes(type_of(b)));
+        iterate(b, x, product, product + count * ashlar_dtype_bytes(type_of(b)));
     }
 }
 

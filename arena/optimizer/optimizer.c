@@ -11,7 +11,7 @@
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/soft/soft.h"
-#include "arena/optimizer/optimizer_impl.h"
+#include "arena/optimizer/optimizer_staging.h"
 #include "arena/compute/element.h"
 #include "arena/compute/workers.h"
 
@@ -23,6 +23,7 @@ struct ashlar_optimizer {
     ashlar_optimizer_rule rule;
     ashlar_optimizer_table table;
     ashlar_optimizer_cuda *cuda;         /* NULL on a software device */
+    ashlar_optimizer_staging staging;
     ashlar_optimizer_scalars *scalars;   /* start of the block; what follows points into it */
     ashlar_optimizer_history *histories; /* [tensors of the arena] */
     ashlar_optimizer_run *runs;          /* [tensors], of which table.count are used */
@@ -48,7 +49,11 @@ static ashlar_status complete_arena(ashlar_arena *arena, const ashlar_optimizer_
                    "optimizer: the arena is not committed");
     ASHLAR_TRY(ashlar__workers_check());
     ASHLAR_TRY(ashlar__instruction_set_check());
-    return ashlar_arena_extend(arena, stream, ashlar__optimizer_regions(config));
+    const unsigned regions = ashlar__optimizer_regions(config);
+    const unsigned kept = ASHLAR_REGIONS_INFERENCE | ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS);
+    ASHLAR_TRY(config->state_on_host ? ashlar__arena_extend_on_host(arena, stream, regions & ~kept)
+                                     : ASHLAR_OK);
+    return ashlar_arena_extend(arena, stream, regions);
 }
 
 /* No sum here can overflow: the host holds a copy of the runs, and the arena a chunk's elements,
@@ -190,6 +195,7 @@ static ashlar_status build(ashlar_optimizer *o, ashlar_stream stream) {
     o->options = o->arena->option_changes;
     ASHLAR_TRY(open_device(o));
     ASHLAR_TRY(take_block(o, stream));
+    ASHLAR_TRY(ashlar__optimizer_staging_open(&o->staging, o->arena, &o->rule, stream));
     ASHLAR_TRY(fill_block(o, stream));
     return put_table(o, stream);
 }
@@ -217,6 +223,7 @@ void ashlar_optimizer_destroy(ashlar_optimizer *o) {
         const ashlar_status status = ashlar_free(o->arena->allocator, o->scalars);
         (void)status;
     }
+    ashlar__optimizer_staging_close(&o->staging, o->arena->allocator);
     ashlar__optimizer_cuda_close(o->cuda);
     ashlar__optimizer_table_finish(&o->table);
     ashlar__host_free(o);
@@ -273,6 +280,19 @@ static ashlar_status check_matrices(const ashlar_optimizer *o, const ashlar_opti
     return ASHLAR_OK;
 }
 
+/* Launch a job; if a part of the state lies on the host, its UPDATE by itself. */
+static ashlar_status run(ashlar_optimizer *o, ashlar_optimizer_job *job,
+                         const ashlar_optimizer_call *call, ashlar_stream stream) {
+    if (o->staging.regions == 0 || (job->passes & ASHLAR_OPTIMIZER_UPDATE) == 0) {
+        return launch(o, job, stream);
+    }
+    job->passes &= ~(unsigned)ASHLAR_OPTIMIZER_UPDATE;
+    ASHLAR_TRY(job->passes == 0 ? ASHLAR_OK : launch(o, job, stream));
+    job->passes = ASHLAR_OPTIMIZER_UPDATE;
+    return ashlar__optimizer_staging_run(&o->staging, &o->table, o->runs, job, call->offset,
+                                         call->bytes, launch, o, stream);
+}
+
 ashlar_status ashlar_optimizer_step_with(ashlar_optimizer *o, const ashlar_optimizer_call *given,
                                          ashlar_stream stream) {
     const unsigned all = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE;
@@ -306,7 +326,7 @@ ashlar_status ashlar_optimizer_step_with(ashlar_optimizer *o, const ashlar_optim
     if ((call.parts & ASHLAR_OPTIMIZER_UPDATE) != 0) {
         ASHLAR_TRY(check_matrices(o, &job));
     }
-    ASHLAR_TRY(launch(o, &job, stream));
+    ASHLAR_TRY(run(o, &job, &call, stream));
     const bool fills = call.zero_gradients && (call.parts & ASHLAR_OPTIMIZER_UPDATE) != 0;
     if (!fills || o->cuda == NULL) {
         return ASHLAR_OK;
@@ -325,9 +345,16 @@ ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,
 /* ---- the state ---- */
 
 ashlar_optimizer_info ashlar_optimizer_get_info(const ashlar_optimizer *o) {
-    return (ashlar_optimizer_info){.learning_rate = o->rule.config.learning_rate,
-                                   .sum = &o->scalars->sum,
-                                   .loss_scale = &o->scalars->state.loss_scale};
+    ashlar_optimizer_info info = {.learning_rate = o->rule.config.learning_rate,
+                                  .sum = &o->scalars->sum,
+                                  .loss_scale = &o->scalars->state.loss_scale,
+                                  .event_calls = o->staging.away.event_calls};
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        info.host_bytes += (o->staging.regions & ASHLAR_REGION_BIT(i)) == 0
+                               ? 0
+                               : ashlar__arena_region_bytes(o->arena, (ashlar_region)i);
+    }
+    return info;
 }
 
 const ashlar_arena *ashlar__optimizer_arena(const ashlar_optimizer *o) {

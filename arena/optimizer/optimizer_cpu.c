@@ -125,7 +125,8 @@ static void update_piece(void *context, size_t i) {
                 run->is_matrix ? ashlar__formula_muon(job, run) : ashlar__formula_factors(job, run);
             known = run;
         }
-        const ashlar_optimizer_run piece = cut(run, first, count);
+        ashlar_optimizer_run piece = cut(run, first, count);
+        ashlar__formula_stage(job, &piece);
         const ashlar_algorithm algorithm = !run->is_matrix ? job->rule.algorithm
                                            : s->applies    ? ASHLAR_ALGORITHM_MUON_APPLY
                                                            : ASHLAR_ALGORITHM_MUON_DIRECTION;

@@ -103,6 +103,15 @@ static ashlar_status launch_batch(ashlar_optimizer_cuda *cuda,
     return ASHLAR_OK;
 }
 
+/* Whether the job covers one of the batch's matrices, of which the first is given. */
+static bool has_any(const ashlar_optimizer_job *job, const ashlar_optimizer_matrix *matrices) {
+    bool has = false;
+    for (size_t i = 0; i < job->batch_count; i++) {
+        has |= matrices[i].run - job->first_run < job->run_count; /* a smaller run wraps */
+    }
+    return has;
+}
+
 static ashlar_status launch_muon(ashlar_optimizer_cuda *cuda, const ashlar_optimizer_table *table,
                                  const ashlar_optimizer_job *given, ashlar_stream stream) {
     ashlar_optimizer_job job = *given;
@@ -111,7 +120,9 @@ static ashlar_status launch_muon(ashlar_optimizer_cuda *cuda, const ashlar_optim
     for (size_t at = 0; at < table->matrix_count; at += job.batch_count) {
         job.batch_first = at;
         job.batch_count = ashlar__muon_batch(table->matrices, table->matrix_count, at);
-        ASHLAR_TRY(launch_batch(cuda, &table->matrices[at], &job, stream));
+        ASHLAR_TRY(has_any(&job, &table->matrices[at])
+                       ? launch_batch(cuda, &table->matrices[at], &job, stream)
+                       : ASHLAR_OK);
     }
     return launch_updates(cuda, ASHLAR_ALGORITHM_MUON_APPLY, job.matrix_dtypes, &job, stream);
 }

@@ -19,6 +19,7 @@ static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk,
     size_t count = 0;
     p->run = job->runs[ashlar__formula_clip(job, chunk, &p->first, &count)];
     p->count = (unsigned)count;
+    ashlar__formula_stage(job, &p->run);
 }
 
 /* Add up a value of each of `count` threads, a power of two, to sums[0], which the first thread may

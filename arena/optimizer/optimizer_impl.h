@@ -111,6 +111,8 @@ typedef struct ashlar_optimizer_scalars {
 /* One more pass than an ashlar_optimizer_part. */
 enum { ASHLAR_OPTIMIZER_FOLLOW = ASHLAR_OPTIMIZER_UPDATE << 1 };
 
+enum { ASHLAR_OPTIMIZER_STATES = 3 /* regions: both moments, masters */ };
+
 #define ASHLAR_DTYPE_BIT(dtype) (1u << (unsigned)(dtype))
 
 /* What one launch does. `runs`, a range of a table, `scalars` and `partials` are in device memory.
@@ -135,6 +137,10 @@ typedef struct ashlar_optimizer_job {
     const double *rate_at; /* device memory from which UPDATE reads the learning rate, or NULL */
     double gradient_scale; /* for DECIDE */
     bool zeroes;           /* for UPDATE on the CPU: leave 0 in the gradients */
+
+    /* Bytes, modulo 2^64, from moment1, moment2 and master of the runs to where UPDATE finds what
+     * it covers of them: not 0 if they lie on the host (optimizer_staging.c). */
+    uintptr_t staged[ASHLAR_OPTIMIZER_STATES];
 
     /* For UPDATE by MUON: all matrices of the table, sorted by shape; device memory. */
     const ashlar_optimizer_matrix *matrices;
@@ -198,6 +204,11 @@ void ashlar__optimizer_table_finish(ashlar_optimizer_table *table);
 void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
                                     const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
                                     ashlar_optimizer_job *job);
+
+/* The end of a piece from `offset` on, which ends at `stop` or has at most `bytes`; it cuts no
+ * matrix, and has more bytes only if it is one. */
+size_t ashlar__optimizer_table_piece(const ashlar_optimizer_table *table, size_t offset,
+                                     size_t stop, size_t bytes);
 
 /* The bytes of the products of one matrix: [rows, columns] and twice [side, side], where side is
  * the smaller one. */
@@ -286,6 +297,19 @@ ASHLAR_SHARED_FN size_t ashlar__formula_clip(const ashlar_optimizer_job *job, si
     *first = begin > low ? begin : low;
     *count = (full < high ? full : high) - *first;
     return run;
+}
+
+/* Where an array of a run's state is while the job works on it. */
+ASHLAR_SHARED_FN void *ashlar__formula_staged(const ashlar_optimizer_job *job, void *array,
+                                              unsigned state) {
+    return array == NULL ? NULL : (void *)((uintptr_t)array + job->staged[state]);
+}
+
+ASHLAR_SHARED_FN void ashlar__formula_stage(const ashlar_optimizer_job *job,
+                                            ashlar_optimizer_run *run) {
+    run->moment1 = ashlar__formula_staged(job, run->moment1, 0);
+    run->moment2 = ashlar__formula_staged(job, run->moment2, 1);
+    run->master = (float *)ashlar__formula_staged(job, run->master, 2);
 }
 
 /* Update the loss scale as GradScaler does. `is_good`: every gradient was finite. */

@@ -26,7 +26,9 @@ typedef struct ASHLAR_NAME(muon_args) {
 static __device__ ASHLAR_REAL *ASHLAR_NAME(muon_x)(const ashlar_optimizer_job *job,
                                                    const ashlar_optimizer_run *run, void *room,
                                                    unsigned step) {
-    return (ASHLAR_REAL *)((job->rule.config.ns_steps - step) % 2 == 0 ? run->moment2 : room);
+    return (ASHLAR_REAL *)((job->rule.config.ns_steps - step) % 2 == 0
+                               ? ashlar__formula_staged(job, run->moment2, 1)
+                               : room);
 }
 
 /* The product of the job's step for a matrix. */
@@ -130,7 +132,7 @@ static __device__ void ASHLAR_NAME(muon_tile)(const ASHLAR_NAME(muon_args) * p, 
 static __device__ void ASHLAR_NAME(muon_begin)(const ashlar_optimizer_job *job,
                                                const ashlar_optimizer_run *run, void *room,
                                                double *sums) {
-    const ASHLAR_REAL *u = (const ASHLAR_REAL *)run->moment2;
+    const ASHLAR_REAL *u = (const ASHLAR_REAL *)ashlar__formula_staged(job, run->moment2, 1);
     ASHLAR_REAL *x = ASHLAR_NAME(muon_x)(job, run, room, 0);
     double sum = 0;
     for (size_t i = threadIdx.x; i < run->elements; i += ASHLAR_MUON_THREADS) {

@@ -198,6 +198,17 @@ static size_t elements_before(const ashlar_optimizer_table *table, size_t i, siz
     return (end - place->begin) / ashlar_dtype_bytes(table->runs[i].dtype);
 }
 
+size_t ashlar__optimizer_table_piece(const ashlar_optimizer_table *table, size_t offset,
+                                     size_t stop, size_t bytes) {
+    const bool is_last = stop - offset <= bytes;
+    const size_t end = is_last ? stop : (offset + bytes) / ASHLAR_ARENA_ALIGN * ASHLAR_ARENA_ALIGN;
+    const size_t i = find(table, end);
+    if (i < table->count && table->runs[i].is_matrix && table->places[i].begin < end) {
+        return table->places[i].begin > offset ? table->places[i].begin : table->places[i].end;
+    }
+    return end;
+}
+
 void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
                                     const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
                                     ashlar_optimizer_job *job) {

@@ -172,6 +172,15 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_extend(ashlar_arena *are
                                                                ashlar_stream stream,
                                                                unsigned regions);
 
+/* Give regions back, in the order of the streams that they were taken for; memory that was lent
+ * stays the program's. Page-locked memory of an optimizer's waits for the device.
+ *
+ * regions   without the parameters; those that the arena lacks are none
+ *
+ * Errors: ASHLAR_EINVAL (not committed; parameters, or a bit of no region; a pointer into one of
+ * them is bound). */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_drop(ashlar_arena *arena, unsigned regions);
+
 /* Queue a fill of a whole region with zeros. Errors: ASHLAR_EINVAL (the arena does not have that
  * region), and those of ashlar_fill(). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_zero(ashlar_arena *arena,

@@ -902,14 +902,18 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_set_rates(ashlar_model *
 typedef struct ashlar_model_tiers {
     size_t resident_bytes, host_bytes, recomputed_bytes;
     size_t least_bytes; /* no walk with less memory: batch->memory */
-    double time;        /* that it is expected to take, of the time with enough memory */
-    uint64_t event_calls; /* of the model's walks so far: driver calls that put copies in order */
+    double seconds;     /* that it is expected to take */
+    double time;        /* the same, of the time with enough memory */
+    double copy_bytes;  /* in a second, to page-locked memory or back, whichever is less */
 } ashlar_model_tiers;
 
 /* Choose, or tell what was chosen for batches of this shape. Errors: as of ashlar_model_run(). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_get_tiers(ashlar_model *model,
                                                                   const ashlar_model_batch *batch,
                                                                   ashlar_model_tiers *out);
+
+/* The driver calls of the model's walks so far that put such copies in order. */
+ASHLAR_API uint64_t ashlar_model_event_calls(const ashlar_model *model);
 
 /* A buffer of a walk. It is live in the phases first .. last. One that is on the host in between is
  * listed twice. */

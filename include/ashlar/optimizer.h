@@ -84,6 +84,7 @@ typedef struct ashlar_optimizer_config {
     double epsilon;       /* > 0 even when rounded to fp32, so that padding stays 0 */
     double weight_decay;  /* >= 0 */
     double clip_norm;     /* gradients are scaled down to this 2-norm; 0: no clipping */
+    bool state_on_host;   /* moments and masters that the arena lacks lie in page-locked memory */
 
     double ns[3];      /* MUON, finite: PyTorch's ns_coefficients; all 0: the default */
     uint32_t ns_steps; /* MUON: 1 .. 99 */
@@ -136,6 +137,12 @@ typedef struct ashlar_optimizer ashlar_optimizer;
  * also for products, of as many matrices of one shape at once as need 64 MiB, or of one. In an
  * RNN's group each weight_ih, weight_hh and weight_hr is a matrix.
  *
+ * With state_on_host the moments and masters that it adds are page-locked memory, which the arena
+ * owns, and pass through the device during an update: a piece of at most 4 MiB of parameters, or
+ * 1/16 of them, or of MUON one matrix, is updated while the next one comes and the last one goes
+ * back, on two streams of its own. For two pieces it takes another block of device memory. To have
+ * masters there, too, commit the arena without them.
+ *
  * Ownership: the caller owns *out; the arena must outlive it. ashlar_optimizer_destroy() frees
  *            the block in the order of `stream`, and allows NULL. On a CUDA device it waits for all
  *            queued work, since that may still run the kernels that it unloads.
@@ -144,8 +151,8 @@ typedef struct ashlar_optimizer ashlar_optimizer;
  * Errors:    ASHLAR_EINVAL (config; an arena that is not committed; the environment's
  *            ASHLAR_THREADS), ASHLAR_ENOTSUP (a CUDA device, in a build without CUDA
  *            kernels), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, and those of
- *            ashlar_arena_extend(), ashlar_alloc() and ashlar_copy_to_device(). The arena may keep
- *            the regions.
+ *            ashlar_device_host_alloc(), ashlar_arena_extend(), ashlar_alloc() and
+ * ashlar_copy_to_device(). The arena may keep the regions.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimizer_config *config,
@@ -169,7 +176,8 @@ ASHLAR_API void ashlar_optimizer_destroy(ashlar_optimizer *optimizer);
  *
  * Stream:  queued; it is the device that decides, without a host wait.
  * Errors:  ASHLAR_EINVAL (a value outside its range, or a rate that fp32 cannot hold),
- *          ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_ENOMEM (the driver could not queue it).
+ *          ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_ENOMEM (the driver could not queue it; with
+ *          state_on_host pieces before it may be updated).
  * Cost:    on a software device one launch, shared by all cores: a pass over the gradients, then
  *          one over everything. The result is the same to the last bit for any number of threads.
  *          On a CUDA device a launch for the first pass, one to decide, and one for each type of
@@ -243,6 +251,8 @@ typedef struct ashlar_optimizer_info {
     const double *loss_scale; /* device memory: the loss scale for the next step (1 without loss
                                * scaling), by which back-propagation multiplies the loss's
                                * gradient */
+    size_t host_bytes;        /* of moments and masters in page-locked memory */
+    uint64_t event_calls;     /* driver calls so far that order copies of these */
 } ashlar_optimizer_info;
 
 /* Threads: any. */

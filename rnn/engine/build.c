@@ -26,6 +26,7 @@ ashlar_model *ashlar__model_new(ashlar_allocator *allocator, ashlar_dtype dtype,
     if (m != NULL) {
         *m = (ashlar_model){.root = root != NULL ? root : m,
                             .device = ashlar_allocator_device(allocator),
+                            .away = {.device = ashlar_allocator_device(allocator)},
                             .allocator = allocator,
                             .dtype = dtype,
                             .ops = root != NULL ? root->ops : NULL,
@@ -77,7 +78,7 @@ void ashlar_model_destroy(ashlar_model *m) {
         ashlar__host_free(body->loop);
         ashlar_model_destroy(body);
     }
-    ashlar__away_finish(m);
+    ashlar__away_finish(&m->away);
     m->bodies = NULL;
     ashlar__model_drop_tables(m);
     if (m->root == m) {

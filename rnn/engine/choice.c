@@ -8,13 +8,12 @@
 typedef struct arrays {
     ashlar_tiers_moment *moments; /* [2 n - 1] */
     ashlar_tiers_item *items;     /* [n - 1] what each chunk but the last keeps */
-    ashlar_tiers_group *groups;   /* likewise */
     ashlar_tiers_place *places;   /* likewise */
 } arrays;
 
 /* Moments are the chunks forward, the last of which goes both ways at once, and then backward. In
- * each is room for all buffers of one chunk: what is computed again needs no more, though the
- * choice counts a slot for it. */
+ * each is room for all buffers of one chunk, so that what is computed again needs no more. Chunks
+ * that keep nothing have no slots, and are all computed again. */
 static ashlar_tiers_table fill_chunks(const ashlar_walking *w, const arrays *a) {
     const size_t n = w->chunk_count, kept = w->plan->kept_bytes;
     const size_t one = w->plan->bytes - w->plan->slot_count * kept;
@@ -26,51 +25,28 @@ static ashlar_tiers_table fill_chunks(const ashlar_walking *w, const arrays *a) 
     }
     for (size_t i = 0; i + 1 < n; i++) {
         const size_t back = 2 * n - 2 - i;
-        a->items[i] = (ashlar_tiers_item){kept, i, i, i, back, back};
-        a->groups[i] = (ashlar_tiers_group){early, one, true};
+        a->items[i] = (ashlar_tiers_item){kept > 0 ? kept : 1, i, i, back, back, early, true};
     }
     ashlar_tiers_table table = {.moments = a->moments,
                                 .moment_count = 2 * n - 1,
                                 .items = a->items,
                                 .item_count = n - 1,
-                                .groups = a->groups,
-                                .group_count = n - 1};
+                                .host_bytes = w->plan->host_bytes};
     ashlar__walk_copy_rates(w->model, &table);
     return table;
-}
-
-/* Without slots there is no choice: all goes forward twice in the room for one chunk. */
-static ashlar_status recompute_all(const ashlar_tiers_table *t, ashlar_tiers_place *places,
-                                   ashlar_tiers_choice *out) {
-    *out = (ashlar_tiers_choice){.is_best = true};
-    for (size_t k = 0; k < t->moment_count; k++) {
-        out->compute_ns += t->moments[k].ns;
-    }
-    out->ns = out->compute_ns;
-    for (size_t i = 0; i < t->item_count; i++) {
-        places[i].tier = ASHLAR_TIER_RECOMPUTED;
-        out->bytes[ASHLAR_TIER_RECOMPUTED] += t->items[i].bytes;
-        out->ns += t->groups[i].ns;
-    }
-    return ASHLAR_OK;
 }
 
 static ashlar_status choose(const ashlar_walking *w, ashlar_walk_tiers *t) {
     const size_t n = w->chunk_count;
     arrays a;
     char *memory;
-    ASHLAR_HOST_NEW(
-        memory, n * (2 * sizeof *a.moments + sizeof *a.items + sizeof *a.groups + sizeof *a.places),
-        "no host memory for the tiers of %zu chunks", n);
+    ASHLAR_HOST_NEW(memory, n * (2 * sizeof *a.moments + sizeof *a.items + sizeof *a.places),
+                    "no host memory for the tiers of %zu chunks", n);
     a.moments = (ashlar_tiers_moment *)(void *)memory;
-    a.items = (ashlar_tiers_item *)(a.moments + 2 * n);
-    a.groups = (ashlar_tiers_group *)(a.items + n);
-    a.places = (ashlar_tiers_place *)(a.groups + n);
+    a.items = (ashlar_tiers_item *)(void *)(a.moments + 2 * n);
+    a.places = (ashlar_tiers_place *)(a.items + n);
     const ashlar_tiers_table table = fill_chunks(w, &a);
-    const ashlar_status status =
-        w->plan->slot_count == 0
-            ? recompute_all(&table, a.places, &t->choice)
-            : ashlar__tiers_choose(&table, w->plan->bytes, a.places, &t->choice);
+    const ashlar_status status = ashlar__tiers_choose(&table, w->plan->bytes, a.places, &t->choice);
     for (size_t i = 0; i < n && status == ASHLAR_OK; i++) {
         t->of[i] = (unsigned char)(i + 1 < n ? a.places[i].tier : ASHLAR_TIER_RECOMPUTED);
     }
@@ -107,25 +83,44 @@ ashlar_status ashlar__walk_tiers_get(const ashlar_walking *w, const ashlar_walk_
 
 /* ---- what is said of them ---- */
 
-ashlar_status ashlar__walk_tiers_tell(const ashlar_walking *w, ashlar_model_tiers *out) {
+/* Of a walk that is not cut; nothing moves if it has enough. */
+static ashlar_status tell_uncut(const ashlar_walking *w, ashlar_model_tiers *out,
+                                ashlar_tiers_choice *choice) {
+    *choice = w->plan->choice;
+    if (w->plan->move_count == 0) {
+        choice->ns = choice->compute_ns =
+            ashlar__walk_phases_ns(w->model, w->table, w->plan, 0, w->table->phase_count);
+    }
+    ASHLAR_TRY(ashlar__moves_least(w, &out->least_bytes, &out->resident_bytes));
+    out->resident_bytes -= choice->bytes[ASHLAR_TIER_HOST];
+    return ASHLAR_OK;
+}
+
+static ashlar_status tell_chunks(const ashlar_walking *w, ashlar_model_tiers *out,
+                                 ashlar_tiers_choice *choice) {
     const ashlar_walk_tiers *t;
     const size_t kept = w->plan->kept_bytes;
-    *out = (ashlar_model_tiers){
-        .least_bytes = w->plan->bytes, .time = 1, .event_calls = w->model->away.event_calls};
-    if (!w->table->key.is_cut) {
-        ASHLAR_TRY(ashlar__moves_least(w, &out->least_bytes, &out->resident_bytes));
-        out->host_bytes = w->plan->choice.bytes[ASHLAR_TIER_HOST];
-        out->resident_bytes -= out->host_bytes;
-        out->time = w->plan->move_count > 0
-                        ? (double)w->plan->choice.ns / (double)w->plan->choice.compute_ns
-                        : 1;
-        return ASHLAR_OK;
-    }
     ASHLAR_TRY(ashlar__walk_tiers_get(w, &t));
+    *choice = t->choice;
     out->least_bytes = w->plan->bytes - w->plan->slot_count * kept;
-    out->resident_bytes = t->choice.bytes[ASHLAR_TIER_RESIDENT] + kept;
-    out->host_bytes = t->choice.bytes[ASHLAR_TIER_HOST];
-    out->recomputed_bytes = t->choice.bytes[ASHLAR_TIER_RECOMPUTED];
-    out->time = (double)t->choice.ns / (double)t->choice.compute_ns;
+    out->resident_bytes = choice->bytes[ASHLAR_TIER_RESIDENT] + kept;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__walk_tiers_tell(const ashlar_walking *w, ashlar_model_tiers *out) {
+    ashlar_tiers_choice choice;
+    ashlar_tiers_table rates;
+    ashlar_model_tiers told = {0};
+    ASHLAR_TRY(w->table->key.is_cut ? tell_chunks(w, &told, &choice)
+                                    : tell_uncut(w, &told, &choice));
+    ashlar__walk_copy_rates(w->model, &rates);
+    told.host_bytes = choice.bytes[ASHLAR_TIER_HOST];
+    told.recomputed_bytes = choice.bytes[ASHLAR_TIER_RECOMPUTED];
+    told.seconds = (double)choice.ns * 1e-9;
+    told.time = (double)choice.ns / (double)choice.compute_ns;
+    told.copy_bytes =
+        1e6 * (double)(rates.out_bytes_per_us < rates.back_bytes_per_us ? rates.out_bytes_per_us
+                                                                        : rates.back_bytes_per_us);
+    *out = told;
     return ASHLAR_OK;
 }

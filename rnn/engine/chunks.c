@@ -55,21 +55,23 @@ static void go_to_chunk(ashlar_walking *w, size_t index) {
 
 /* ---- slots ---- */
 
-/* A slot, and where in host memory the chunk that went there as number `away` lies. */
-static ashlar_away_place place_of(const chunks *c, size_t slot, size_t away) {
+/* A slot, and where in host memory the chunk that went there as number `number` lies. */
+static ashlar_away_place place_of(const chunks *c, size_t slot, size_t number) {
     const ashlar_walk_plan *plan = c->w->plan;
-    return (ashlar_away_place){
-        .device = c->w->block + plan->slots_at + slot * plan->kept_bytes,
-        .host = away * plan->kept_bytes,
-        .bytes = plan->kept_bytes,
-        .event = slot < c->w->model->away.event_count ? c->w->model->away.events[slot] : NULL};
+    const ashlar_away *away = &c->w->model->away;
+    return (ashlar_away_place){.device = c->w->block + plan->slots_at + slot * plan->kept_bytes,
+                               .host = away->host == NULL ? NULL
+                                                          : away->host + number * plan->kept_bytes,
+                               .bytes = plan->kept_bytes,
+                               .event = slot < away->event_count ? away->events[slot] : NULL};
 }
 
 static ashlar_status wait_for_slot(chunks *c, size_t slot) {
     const ashlar_walking *w = c->w;
     const bool waits = c->is_pending[slot];
     c->is_pending[slot] = false;
-    return waits ? ashlar__away_wait(w->model, w->stream, place_of(c, slot, 0).event) : ASHLAR_OK;
+    return waits ? ashlar__away_wait(&w->model->away, w->stream, place_of(c, slot, 0).event)
+                 : ASHLAR_OK;
 }
 
 static size_t take_slot(chunks *c) {
@@ -91,7 +93,7 @@ static ashlar_status fetch(chunks *c) {
         } while (c->tiers->of[c->fetched] != ASHLAR_TIER_HOST);
         const size_t slot = c->slots[c->fetched] = take_slot(c);
         const ashlar_away_place place = place_of(c, slot, --c->away);
-        ASHLAR_TRY(ashlar__away_fetch(c->w->model, &place, c->is_pending[slot]));
+        ASHLAR_TRY(ashlar__away_fetch(&c->w->model->away, &place, c->is_pending[slot]));
         c->is_pending[slot] = true;
     }
     return ASHLAR_OK;
@@ -120,7 +122,7 @@ static ashlar_status go_forward(chunks *c, size_t index) {
     ASHLAR_TRY(ashlar__walk_queue(w, 0, w->table->split));
     if (tier == ASHLAR_TIER_HOST) {
         const ashlar_away_place place = place_of(c, slot, c->away++);
-        ASHLAR_TRY(ashlar__away_send(w->model, &place, w->stream));
+        ASHLAR_TRY(ashlar__away_send(&w->model->away, &place, w->stream));
         c->is_pending[slot] = true;
         free_slot(c, slot);
     }
@@ -147,7 +149,7 @@ static ashlar_status go_backward(chunks *c, size_t index) {
     ASHLAR_TRY(ashlar__walk_queue(w, w->table->split, w->table->phase_count));
     trace(w, "resident", true);
     if (c->away > 0) {
-        ASHLAR_TRY(ashlar__away_record(w->model, place_of(c, slot, 0).event, w->stream));
+        ASHLAR_TRY(ashlar__away_record(&w->model->away, place_of(c, slot, 0).event, w->stream));
         c->is_pending[slot] = true;
     }
     free_slot(c, slot);
@@ -162,7 +164,8 @@ static ashlar_status train(chunks *c) {
     for (size_t i = 0; i + 1 < count; i++) {
         ASHLAR_TRY(go_forward(c, i));
     }
-    ASHLAR_TRY(c->away > 0 ? ashlar__away_follow(c->w->model, c->w->model->away.out) : ASHLAR_OK);
+    ASHLAR_TRY(c->away > 0 ? ashlar__away_follow(&c->w->model->away, c->w->model->away.out)
+                           : ASHLAR_OK);
     c->fetched = count;
     ASHLAR_TRY(fetch(c));
     for (size_t i = count; i-- > 0;) {
@@ -197,7 +200,7 @@ static ashlar_status run(chunks *c) {
         ASHLAR_THEN(status, train(c));
         return status == ASHLAR_OK || w->plan->host_bytes == 0
                    ? status
-                   : ashlar__away_join(w->model, w->stream, status);
+                   : ashlar__away_join(&w->model->away, w->stream, status);
     }
     for (size_t i = 0; i < w->chunk_count; i++) {
         go_to_chunk(w, i);

@@ -6,6 +6,7 @@
 #include <ashlar/model.h>
 
 #include "allocator/base/error.h"
+#include "allocator/device/away.h"
 #include "rnn/engine/tiers.h"
 
 #define ASHLAR_NO_INDEX SIZE_MAX
@@ -199,17 +200,6 @@ typedef struct ashlar_model_constant {
     char values[]; /* the same on the host, of the model's type */
 } ashlar_model_constant;
 
-/* What it takes to have buffers of walks on the host for a while (away.c). */
-typedef struct ashlar_away {
-    size_t needed_bytes, needed_events; /* by the plans so far */
-    ashlar_stream out, back;            /* copies; NULL: not needed yet */
-    ashlar_event now;                   /* recorded and waited for at once */
-    ashlar_event *events;               /* [event_count] of places in a walk's block */
-    size_t event_count, bytes;
-    char *host;           /* [bytes] page-locked */
-    uint64_t event_calls; /* so far: see ashlar_model_tiers */
-} ashlar_away;
-
 struct ashlar_model {
     ashlar_model
         *root; /* the model whose weights these are: itself, or that around a loop's body */
@@ -246,7 +236,7 @@ struct ashlar_model {
     void *prepared; /* copies of weights that walks read which do not train; NULL: none */
     bool prepares_bf16;
     ashlar_walk_table *tables;
-    ashlar_away away;
+    ashlar_away away;         /* of walks' buffers */
     ashlar_model_rates rates; /* of the root */
 };
 
@@ -345,43 +335,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__walk_tiers_get(const struct ashlar_walki
                                                        const ashlar_walk_tiers **out);
 ASHLAR_MUST_CHECK ashlar_status ashlar__walk_tiers_tell(const struct ashlar_walking *walking,
                                                         ashlar_model_tiers *out);
-
-/* ---- what is on the host for a while ---- */
-
-/* Note what a plan needs; take what the plans so far do, or give it back. _take waits for copies if
- * it takes anew, and is not for a stream that is captured then. Errors: ASHLAR_ENOMEM,
- * ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. */
-void ashlar__away_need(ashlar_model *model, const ashlar_walk_plan *plan);
-ASHLAR_MUST_CHECK ashlar_status ashlar__away_take(ashlar_model *model);
-void ashlar__away_finish(ashlar_model *model);
-
-/* A place in a walk's block whose contents go to the host. */
-typedef struct ashlar_away_place {
-    char *device;
-    size_t host, bytes; /* host: offset */
-    ashlar_event event; /* of the place */
-} ashlar_away_place;
-
-/* Calls for an event, which are counted. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__away_record(ashlar_model *model, ashlar_event event,
-                                                    ashlar_stream stream);
-ASHLAR_MUST_CHECK ashlar_status ashlar__away_wait(ashlar_model *model, ashlar_stream stream,
-                                                  ashlar_event event);
-
-/* Queue a copy behind what is queued on `stream` now; the place's event follows it. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__away_send(ashlar_model *model,
-                                                  const ashlar_away_place *place,
-                                                  ashlar_stream stream);
-/* Let copies back begin behind what is queued on `stream` now. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__away_follow(ashlar_model *model, ashlar_stream stream);
-/* Queue the copy back, if it `waits` behind what the place's event says, which says then when it is
- * over. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__away_fetch(ashlar_model *model,
-                                                   const ashlar_away_place *place, bool waits);
-/* After a failure, have `stream` wait for all copies, since their block is given back there.
- * Returns `failed`, with its detail. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__away_join(ashlar_model *model, ashlar_stream stream,
-                                                  ashlar_status failed);
 
 /* ---- a walk ---- */
 

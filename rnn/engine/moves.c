@@ -18,7 +18,6 @@ typedef struct planning {
     size_t *numbers;              /* likewise: the buffer */
     ashlar_pack_buffer *parts;    /* [2 * buffers] every home, and behind them second places */
     size_t *offsets;              /* likewise */
-    ashlar_tiers_group group;
     ashlar_tiers_table costs;
     ashlar_tiers_choice choice;
     ashlar_pack_result packed;
@@ -40,7 +39,8 @@ static void list_items(planning *p) {
         const ashlar_walk_buffer *b = &t->buffers[i];
         const size_t bytes = b->home == i ? bytes_of(p, i) : 0;
         if (bytes > 0 && b->resume - b->pause > 1) {
-            p->items[count] = (ashlar_tiers_item){bytes, 0, b->first, b->pause, b->resume, b->last};
+            p->items[count] =
+                (ashlar_tiers_item){bytes, b->first, b->pause, b->resume, b->last, 0, false};
             p->numbers[count++] = i;
             continue;
         }
@@ -51,9 +51,7 @@ static void list_items(planning *p) {
     p->costs = (ashlar_tiers_table){.moments = p->moments,
                                     .moment_count = t->phase_count,
                                     .items = p->items,
-                                    .item_count = count,
-                                    .groups = &p->group,
-                                    .group_count = 1};
+                                    .item_count = count};
     ashlar__walk_copy_rates(p->model, &p->costs);
 }
 

@@ -1,6 +1,5 @@
 /* moves_walk.c - a walk whose buffers move to the host and back: what waits for what. */
 #include "allocator/base/host.h"
-#include "allocator/device/device_impl.h"
 #include "allocator/soft/soft.h"
 #include "rnn/engine/engine.h"
 
@@ -14,7 +13,7 @@ static ashlar_away_place place_of(const moving *v, size_t move, bool is_back) {
     const ashlar_walk_move *m = &plan->moves[move];
     const ashlar_walk_place *place = &plan->places[m->buffer];
     return (ashlar_away_place){.device = v->w->block + (is_back ? m->back_at : place->offset),
-                               .host = m->host,
+                               .host = v->w->model->away.host + m->host,
                                .bytes = place->bytes,
                                .event = v->w->model->away.events[move]};
 }
@@ -27,7 +26,7 @@ static ashlar_status wait_for_space(const moving *v, const char *device, size_t 
         if (v->is_sent[i] && !v->is_awaited[i] && device < out.device + out.bytes &&
             out.device < device + bytes) {
             v->is_awaited[i] = stream == v->w->stream;
-            ASHLAR_TRY(ashlar__away_wait(v->w->model, stream, out.event));
+            ASHLAR_TRY(ashlar__away_wait(&v->w->model->away, stream, out.event));
         }
     }
     return ASHLAR_OK;
@@ -40,9 +39,10 @@ static ashlar_status fetch(const moving *v, size_t phase) {
     for (size_t i = 0; i < plan->move_count; i++) {
         if (plan->moves[i].back_begin == phase) {
             const ashlar_away_place back = place_of(v, i, true);
-            ASHLAR_TRY(is_first ? ashlar__away_follow(v->w->model, v->w->stream) : ASHLAR_OK);
+            ASHLAR_TRY(is_first ? ashlar__away_follow(&v->w->model->away, v->w->stream)
+                                : ASHLAR_OK);
             ASHLAR_TRY(wait_for_space(v, back.device, back.bytes, v->w->model->away.back));
-            ASHLAR_TRY(ashlar__away_fetch(v->w->model, &back, true));
+            ASHLAR_TRY(ashlar__away_fetch(&v->w->model->away, &back, true));
             is_first = false;
         }
     }
@@ -61,7 +61,8 @@ static ashlar_status wait_before(const moving *v, size_t phase) {
     }
     for (size_t i = 0; i < plan->move_count; i++) {
         if (plan->moves[i].resume == phase) {
-            ASHLAR_TRY(ashlar__away_wait(v->w->model, v->w->stream, place_of(v, i, true).event));
+            ASHLAR_TRY(
+                ashlar__away_wait(&v->w->model->away, v->w->stream, place_of(v, i, true).event));
         }
     }
     return ASHLAR_OK;
@@ -71,7 +72,7 @@ static ashlar_status send(const moving *v, size_t phase) {
     for (size_t i = 0; i < v->w->plan->move_count; i++) {
         if (v->w->plan->moves[i].pause == phase) {
             const ashlar_away_place out = place_of(v, i, false);
-            ASHLAR_TRY(ashlar__away_send(v->w->model, &out, v->w->stream));
+            ASHLAR_TRY(ashlar__away_send(&v->w->model->away, &out, v->w->stream));
             v->is_sent[i] = true;
         }
     }
@@ -109,5 +110,5 @@ ashlar_status ashlar__moves_queue(ashlar_walking *w) {
     v.is_awaited = v.is_sent + count;
     const ashlar_status status = queue_all(&v);
     ashlar__host_free(v.is_sent);
-    return status == ASHLAR_OK ? status : ashlar__away_join(w->model, w->stream, status);
+    return status == ASHLAR_OK ? status : ashlar__away_join(&w->model->away, w->stream, status);
 }

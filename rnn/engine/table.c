@@ -97,7 +97,8 @@ static void add_phase(ashlar_walk_table *t, ashlar_node *node, ashlar_phase phas
 /* The forward phases of the operations that lead to carried states, or of the others. */
 static void list_forward(const ashlar_model *m, ashlar_walk_table *t, bool leads_to_carried) {
     for (size_t n = 0; n < m->node_count; n++) {
-        if (t->nodes[n].is_needed && t->nodes[n].leads_to_carried == leads_to_carried) {
+        const ashlar_walk_node *w = &t->nodes[n];
+        if (w->is_needed && (!t->key.is_cut || w->leads_to_carried == leads_to_carried)) {
             add_phase(t, m->nodes[n], ASHLAR_PHASE_FORWARD);
         }
     }
@@ -106,16 +107,13 @@ static void list_forward(const ashlar_model *m, ashlar_walk_table *t, bool leads
 /* In chunks, a training goes through what leads to carried states first, in all of them. */
 static void list_phases(const ashlar_model *m, ashlar_walk_table *t) {
     size_t losses = 0;
+    list_forward(m, t, true);
     if (t->key.is_cut) {
-        list_forward(m, t, true);
         t->split = t->phase_count;
         list_forward(m, t, false);
     }
-    for (size_t n = 0; n < m->node_count && !t->key.is_cut; n++) {
-        if (t->nodes[n].is_needed) {
-            add_phase(t, m->nodes[n], ASHLAR_PHASE_FORWARD);
-            losses += m->nodes[n]->operation.is_loss;
-        }
+    for (size_t p = 0; p < t->phase_count; p++) {
+        losses += t->phases[p].node->operation.is_loss;
     }
     if (m->loop != NULL && t->key.walk == ASHLAR_WALK_TRAIN) {
         t->split = t->phase_count - losses; /* a body's only losses, its sinks, are behind all */
@@ -684,7 +682,10 @@ ashlar_status ashlar__walk_plan_get(ashlar_model *m, ashlar_walk_table *t,
     }
     if (plan == NULL) {
         ASHLAR_TRY(new_plan(m, t, shape, &plan));
-        ashlar__away_need(m->root, plan);
+        if (plan->host_bytes > 0) {
+            ashlar__away_need(&m->root->away, plan->host_bytes,
+                              plan->slot_count > 0 ? plan->slot_count : plan->move_count);
+        }
         drop_oldest(bucket);
         plan->next = *bucket;
         *bucket = plan;

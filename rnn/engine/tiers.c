@@ -28,15 +28,8 @@ static ashlar_status check(const ashlar_tiers_table *t, uint64_t *compute_ns) {
         most = larger(most, t->moments[k].bytes);
     }
     *compute_ns = ns;
-    for (size_t g = 0; g < t->group_count; g++) {
-        fits = fits && adds(&ns, t->groups[g].ns);
-        most = larger(most, t->groups[g].bytes);
-    }
     for (size_t i = 0; i < t->item_count; i++) {
         const ashlar_tiers_item *item = &t->items[i];
-        ASHLAR_FAIL_IF(item->group >= t->group_count, ASHLAR_EINVAL,
-                       "tiers: item %zu is of group %zu; there are %zu", i, item->group,
-                       t->group_count);
         ASHLAR_FAIL_IF(item->first_forward > item->last_forward ||
                            item->last_forward >= item->first_backward ||
                            item->first_backward > item->last_backward ||
@@ -46,7 +39,8 @@ static ashlar_status check(const ashlar_tiers_table *t, uint64_t *compute_ns) {
                        "them in their order",
                        i, item->first_forward, item->last_forward, item->first_backward,
                        item->last_backward, t->moment_count);
-        fits = fits && adds(&bytes, item->bytes) && adds(&ns, t->copy_ns) && adds(&ns, t->copy_ns);
+        fits = fits && adds(&bytes, item->bytes) && adds(&ns, t->copy_ns) &&
+               adds(&ns, t->copy_ns) && adds(&ns, item->again_ns);
     }
     fits = fits && adds(&most, bytes) && ashlar__mul(most, 2 * ASHLAR_TIERS_NS_PER_US, &bytes) &&
            adds(&ns, bytes); /* copies of 1 byte in a us are the slowest */
@@ -55,37 +49,19 @@ static ashlar_status check(const ashlar_tiers_table *t, uint64_t *compute_ns) {
     return ASHLAR_OK;
 }
 
-/* Numbers of items by `key`, an offset of one of their fields; equal ones as they are. `begins`
- * [key_count + 1] receives where each key's begin. */
-static void sort_items(const ashlar_tiers_table *t, size_t key, size_t key_count, size_t *begins,
-                       size_t *out) {
-    memset(begins, 0, (key_count + 1) * sizeof *begins);
+/* Numbers of items by `key`, an offset of one of their moments; equal ones as they are. `begins`
+ * [moments + 1] is scratch. */
+static void sort_items(const ashlar_tiers_table *t, size_t key, size_t *begins, size_t *out) {
+    memset(begins, 0, (t->moment_count + 1) * sizeof *begins);
     for (size_t i = 0; i < t->item_count; i++) {
         ++begins[*(const size_t *)((const char *)&t->items[i] + key) + 1];
     }
-    for (size_t k = 0; k < key_count; k++) {
+    for (size_t k = 0; k < t->moment_count; k++) {
         begins[k + 1] += begins[k];
     }
     for (size_t i = 0; i < t->item_count; i++) {
         out[begins[*(const size_t *)((const char *)&t->items[i] + key)]++] = i;
     }
-    for (size_t k = key_count; k > 0; k--) {
-        begins[k] = begins[k - 1];
-    }
-    begins[0] = 0;
-}
-
-static ashlar_status check_groups(const ashlar_tiers_state *s) {
-    for (size_t i = 0; i < s->t->item_count; i++) {
-        const ashlar_tiers_item *item = &s->t->items[i];
-        ASHLAR_FAIL_IF(s->t->groups[item->group].may_recompute &&
-                           item->last_forward >= s->rerun[item->group],
-                       ASHLAR_EINVAL,
-                       "tiers: group %zu is used backward from moment %zu on, before its forward "
-                       "ends in %zu; it cannot be computed again",
-                       item->group, s->rerun[item->group], item->last_forward);
-    }
-    return ASHLAR_OK;
 }
 
 static void finish(ashlar_tiers_state *s) {
@@ -102,7 +78,7 @@ static size_t *take(size_t **at, size_t count) {
 }
 
 static ashlar_status set_up(ashlar_tiers_state *s, const ashlar_tiers_table *t) {
-    const size_t n = t->item_count, m = t->moment_count, groups = t->group_count;
+    const size_t n = t->item_count, m = t->moment_count;
     *s = (ashlar_tiers_state){.t = t,
                               .work_left = ASHLAR_TIERS_WORK + 8 * ASHLAR_TIERS_TRIES * (m + n),
                               .best_ns = UINT64_MAX,
@@ -111,73 +87,56 @@ static ashlar_status set_up(ashlar_tiers_state *s, const ashlar_tiers_table *t) 
     while (s->live.leaves < m) {
         s->live.leaves *= 2;
     }
-    s->words =
-        ashlar__host_calloc(5 * n + 4 * groups + 3 * m + 2 + 4 * s->live.leaves, sizeof *s->words);
+    s->words = ashlar__host_calloc(4 * n + 3 * m + 1 + 4 * s->live.leaves, sizeof *s->words);
     s->places = ashlar__host_calloc(n + 1, sizeof *s->places);
-    s->idle = ashlar__host_calloc(groups + 1, sizeof *s->idle);
+    s->idle = ashlar__host_calloc(n + 1, sizeof *s->idle);
     ASHLAR_FAIL_IF(s->words == NULL || s->places == NULL || s->idle == NULL, ASHLAR_EHOSTMEM,
                    "no host memory to choose among the tiers of %zu items", n);
     size_t *at = s->words;
     s->by_out = take(&at, n);
     s->by_back = take(&at, n);
-    s->by_group = take(&at, n);
     s->out_at = take(&at, n);
     s->copied_ns = take(&at, n);
-    s->group_first = take(&at, groups + 1);
-    s->rerun = take(&at, groups);
-    s->group_order = take(&at, groups);
-    s->away = take(&at, groups);
     s->load = take(&at, m + 1);
     s->least_load = take(&at, m);
     s->moment_ns = take(&at, m);
     s->live.most = take(&at, 2 * s->live.leaves);
     s->live.added = take(&at, 2 * s->live.leaves);
-    sort_items(t, offsetof(ashlar_tiers_item, last_forward), m, s->load, s->by_out);
-    sort_items(t, offsetof(ashlar_tiers_item, first_backward), m, s->load, s->by_back);
-    sort_items(t, offsetof(ashlar_tiers_item, group), groups, s->group_first, s->by_group);
-    size_t order = 0;
-    memset(s->rerun, 0xff, groups * sizeof *s->rerun);
+    sort_items(t, offsetof(ashlar_tiers_item, last_forward), s->load, s->by_out);
+    sort_items(t, offsetof(ashlar_tiers_item, first_backward), s->load, s->by_back);
     for (size_t j = 0; j < n; j++) {
         s->out_at[s->by_out[j]] = j;
-        const ashlar_tiers_item *item = &t->items[s->by_back[j]];
-        if (s->rerun[item->group] == SIZE_MAX) {
-            s->rerun[item->group] = item->first_backward;
-            s->group_order[order++] = item->group;
-        }
     }
-    for (size_t g = 0; g < groups; g++) {
-        if (s->rerun[g] == SIZE_MAX) {
-            s->group_order[order++] = g; /* without items */
-        }
-    }
-    return check_groups(s);
+    return ASHLAR_OK;
 }
 
 /* ---- candidates ---- */
 
-/* All on the host: nothing needs less memory. Returns how much that is. */
-static size_t set_least(ashlar_tiers_state *s) {
+/* Nothing stays: all is on the host or, if need be, what may is computed again. Returns the bytes.
+ */
+static size_t set_least(ashlar_tiers_state *s, bool recomputes) {
     for (size_t i = 0; i < s->t->item_count; i++) {
-        s->places[i].tier = ASHLAR_TIER_HOST;
+        s->places[i].tier =
+            recomputes && s->t->items[i].may_recompute ? ASHLAR_TIER_RECOMPUTED : ASHLAR_TIER_HOST;
     }
     return ashlar__tiers_load(s, true);
 }
 
-/* Keep what fits below `limit`, what is needed first before all else. */
-static void fill(ashlar_tiers_state *s, size_t limit) {
+/* Keep what fits below `limit`, what is needed first before all else. `settles`: also what saves no
+ * memory on the host. */
+static void fill(ashlar_tiers_state *s, size_t limit, bool settles) {
     ashlar__tiers_spend(s, 4);
     (void)ashlar__tiers_load(s, true);
     ashlar__tiers_live_build(s);
     for (size_t j = 0; j < s->t->item_count; j++) {
         const ashlar_tiers_item *item = &s->t->items[s->by_back[j]];
         ashlar_tiers_place *p = &s->places[s->by_back[j]];
-        const size_t first = item->last_forward + 1, last = item->first_backward - 1;
-        if (p->tier != ASHLAR_TIER_HOST) {
-            continue;
-        }
-        if (!ashlar__tiers_can_leave(item)) {
-            p->tier = ASHLAR_TIER_RESIDENT;
-        } else if (item->bytes <= limit &&
+        const bool is_nowhere = p->tier == ASHLAR_TIER_RECOMPUTED;
+        const size_t first = is_nowhere ? item->first_forward : item->last_forward + 1;
+        const size_t last = is_nowhere ? item->last_backward : item->first_backward - 1;
+        if (p->tier == ASHLAR_TIER_HOST && !ashlar__tiers_can_leave(item)) {
+            p->tier = settles ? ASHLAR_TIER_RESIDENT : ASHLAR_TIER_HOST;
+        } else if (p->tier != ASHLAR_TIER_RESIDENT && item->bytes <= limit &&
                    ashlar__tiers_live_most(s, first, last) <= limit - item->bytes) {
             ashlar__tiers_live_add(s, first, last, item->bytes);
             p->tier = ASHLAR_TIER_RESIDENT;
@@ -186,7 +145,7 @@ static void fill(ashlar_tiers_state *s, size_t limit) {
 }
 
 /* Shares of a candidate, of 1024: of the memory above the least, that is left free for copies under
- * way; of the groups of which some does not stay, that are computed again, evenly among them. */
+ * way; of what does not stay, that is computed again, evenly. */
 enum { WHOLE = 1024 };
 typedef struct shares {
     size_t reserve, again;
@@ -195,34 +154,28 @@ typedef struct shares {
 static bool try_shares(ashlar_tiers_state *s, shares part, size_t least) {
     const size_t limit = s->budget - (s->budget - least) / WHOLE * part.reserve;
     size_t count = 0;
-    (void)set_least(s);
-    fill(s, limit);
-    for (size_t j = 0; j < s->t->group_count; j++) {
-        const size_t g = s->group_order[j];
-        bool is_away = false;
-        for (size_t i = s->group_first[g]; i < s->group_first[g + 1]; i++) {
-            is_away |= s->places[s->by_group[i]].tier == ASHLAR_TIER_HOST;
-        }
-        if (is_away && s->t->groups[g].may_recompute) {
-            s->away[count++] = g;
-        }
-    }
-    for (size_t j = 0; j < count; j++) {
-        if ((j + 1) * part.again / WHOLE > j * part.again / WHOLE) {
-            ashlar__tiers_set_group(s, s->away[j], ASHLAR_TIER_RECOMPUTED);
+    (void)set_least(s, false);
+    fill(s, limit, false);
+    for (size_t j = 0; j < s->t->item_count; j++) {
+        const size_t i = s->by_back[j];
+        const ashlar_tiers_item *item = &s->t->items[i];
+        if (s->places[i].tier == ASHLAR_TIER_HOST && item->may_recompute && item->bytes > 0) {
+            const size_t before = count++ * part.again / WHOLE;
+            s->places[i].tier =
+                count * part.again / WHOLE > before ? ASHLAR_TIER_RECOMPUTED : ASHLAR_TIER_HOST;
         }
     }
-    fill(s, limit);
+    fill(s, limit, true);
     return ashlar__tiers_is_better(s);
 }
 
-/* Shares of groups in steps of a quarter, then both in smaller ones around the best. */
+/* Shares that are computed again in steps of a quarter, then both in smaller ones around the best.
+ */
 static void try_all_shares(ashlar_tiers_state *s, size_t least) {
     enum { STEP = WHOLE / 4 };
-    shares best = {0};
+    shares best = {.again = WHOLE};
     (void)try_shares(s, best, least); /* which has room */
-    for (shares part = {.again = STEP}; part.again <= WHOLE && !ashlar__tiers_is_over(s);
-         part.again += STEP) {
+    for (shares part = {0}; part.again < WHOLE && !ashlar__tiers_is_over(s); part.again += STEP) {
         best = try_shares(s, part, least) ? part : best;
     }
     for (size_t step = STEP; step > 0; step /= 2) {
@@ -239,11 +192,15 @@ static void try_all_shares(ashlar_tiers_state *s, size_t least) {
 
 /* ---- the choice ---- */
 
-enum { MOMENTS_SMALL = 1024 }; /* the search of all goes so deep */
+enum {
+    MOMENTS_SMALL = 1024, /* the search of all goes so deep ... */
+    ITEMS_TINY = 12,      /* ... and with so few items so long */
+    TINY_WORK = 16 * ASHLAR_TIERS_WORK
+};
 
 static ashlar_status find_least(ashlar_tiers_state *s, const ashlar_tiers_table *t, size_t *out) {
     ASHLAR_TRY(set_up(s, t));
-    *out = set_least(s);
+    *out = set_least(s, true);
     return ASHLAR_OK;
 }
 
@@ -281,11 +238,12 @@ static ashlar_status choose(ashlar_tiers_state *s, const ashlar_tiers_table *t, 
     s->best = ashlar__host_calloc(t->item_count + 1, sizeof *s->best);
     ASHLAR_FAIL_IF(s->best == NULL, ASHLAR_EHOSTMEM,
                    "no host memory to choose among the tiers of %zu items", t->item_count);
+    (void)set_least(s, false);
     s->bound_ns = ashlar__tiers_bound(s, true);
     try_all_shares(s, least);
     bool is_best = s->best_ns <= s->bound_ns;
     if (!is_best && t->item_count <= ASHLAR_TIERS_SMALL && t->moment_count <= MOMENTS_SMALL) {
-        s->work_left = ASHLAR_TIERS_WORK;
+        s->work_left = t->item_count <= ITEMS_TINY ? TINY_WORK : ASHLAR_TIERS_WORK;
         ashlar__tiers_try_all(s);
         is_best = s->best_ns <= s->bound_ns || s->work_left > 0;
     }

@@ -17,11 +17,10 @@
  *   RESIDENT    live from first_forward to last_backward
  *   HOST        live in first_forward .. out_end and back_begin .. last_backward: it is copied out
  *               after moment last_forward, and back before moment first_backward
- *   RECOMPUTED  the same without copies, out_end = last_forward: its group is computed again just
- *               before moment back_begin, the least first_backward of the group's items
+ *   RECOMPUTED  live nowhere: it is computed again just before moment first_backward, and what that
+ *               and its own moments need is among the bytes of the moments
  *
- * with last_forward <= out_end < back_begin <= first_backward. Items of a group that is computed
- * again are all RECOMPUTED, and no other.
+ * with last_forward <= out_end < back_begin <= first_backward.
  *
  * Three engines work at the same time, each in order: the device's work by moments, copies out by
  * last_forward, copies back by first_backward; equal ones by number. Time passes by these rules:
@@ -46,31 +45,24 @@ typedef struct ashlar_tiers_moment {
 
 typedef struct ashlar_tiers_item {
     size_t bytes;
-    size_t group;
     size_t first_forward, last_forward, first_backward, last_backward; /* moments */
-} ashlar_tiers_item;
-
-/* What can be computed again as a whole: a chunk of time. */
-typedef struct ashlar_tiers_group {
-    uint64_t ns;  /* that computing it again takes */
-    size_t bytes; /* live meanwhile, in place of the moment's: all but items */
+    uint64_t again_ns; /* that computing it again takes, if it */
     bool may_recompute;
-} ashlar_tiers_group;
+} ashlar_tiers_item;
 
 typedef struct ashlar_tiers_table {
     const ashlar_tiers_moment *moments;
     size_t moment_count;
     const ashlar_tiers_item *items;
     size_t item_count;
-    const ashlar_tiers_group *groups;
-    size_t group_count;
     uint64_t out_bytes_per_us, back_bytes_per_us; /* rates of copies, > 0 */
     uint64_t copy_ns;                             /* of each copy, beside its bytes' time */
+    size_t host_bytes; /* of items that are HOST, at most, if all may be computed again; 0: any */
 } ashlar_tiers_table;
 
 typedef struct ashlar_tiers_place {
     ashlar_tier tier;
-    size_t out_end, back_begin; /* RESIDENT: last_backward, and no meaning */
+    size_t out_end, back_begin; /* of HOST */
 } ashlar_tiers_place;
 
 typedef struct ashlar_tiers_choice {
@@ -88,9 +80,9 @@ typedef struct ashlar_tiers_choice {
  *
  * places  [item_count], written on success
  *
- * Errors: ASHLAR_EINVAL (moments out of order, a group that is none, a rate of 0), ASHLAR_EOVERFLOW
- * (sums of bytes or of times), ASHLAR_ENOMEM (budget < ashlar__tiers_least(), which the detail
- *         names), ASHLAR_EHOSTMEM.
+ * Errors: ASHLAR_EINVAL (moments out of order, a rate of 0), ASHLAR_EOVERFLOW (sums of bytes or of
+ *         times), ASHLAR_ENOMEM (budget < ashlar__tiers_least(), which the detail names),
+ *         ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tiers_choose(const ashlar_tiers_table *table, size_t budget,
                                                      ashlar_tiers_place *places,

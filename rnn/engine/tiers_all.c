@@ -100,47 +100,46 @@ static void search_copies(ashlar_tiers_state *s, position p) {
     }
 }
 
-/* Try all tiers of by_group[at] and behind, unless they cannot be better: `ns` is the time of the
- * work so far, with what is computed again. */
+/* The same for the moments that work with an item. */
+static bool branch_add_own(ashlar_tiers_state *s, const ashlar_tiers_item *item, size_t bytes) {
+    const bool fits = branch_add(s, item->first_forward, item->last_forward + 1, bytes);
+    return branch_add(s, item->first_backward, item->last_backward + 1, bytes) && fits;
+}
+
+/* Try all tiers of item `at` and behind, unless they cannot be better: `ns` is the time of the work
+ * so far, with what is computed again. */
 static void branch(ashlar_tiers_state *s, size_t at, uint64_t ns, uint64_t back_ns) {
     const ashlar_tiers_table *t = s->t;
+    const ashlar_tiers_item *item = &t->items[at];
+    bool fits = true;
     if (ashlar__tiers_is_over(s) || later(ns, back_ns) >= s->best_ns) {
         return;
     }
     if (at == t->item_count) {
         (void)ashlar__tiers_is_better(s);
-        if (ashlar__tiers_bound(s, false) < s->best_ns &&
+        if (ashlar__tiers_host_fits(s) && ashlar__tiers_bound(s, false) < s->best_ns &&
             ashlar__tiers_load(s, true) <= s->budget) {
             search_copies(s, (position){.left_ns = ns, .back_left_ns = back_ns});
         }
         return;
     }
-    const size_t i = s->by_group[at], g = t->items[i].group, end = s->group_first[g + 1];
-    const ashlar_tiers_item *item = &t->items[i];
-    if (at == s->group_first[g] && t->groups[g].may_recompute) {
-        bool fits = true;
-        ashlar__tiers_set_group(s, g, ASHLAR_TIER_RECOMPUTED);
-        for (size_t j = at; j < end; j++) {
-            const ashlar_tiers_item *other = &t->items[s->by_group[j]];
-            fits &= branch_add(s, s->rerun[g], other->first_backward, other->bytes);
-        }
-        if (fits) {
-            branch(s, end, ns + t->groups[g].ns, back_ns);
-        }
-        for (size_t j = at; j < end; j++) {
-            const ashlar_tiers_item *other = &t->items[s->by_group[j]];
-            (void)branch_add(s, s->rerun[g], other->first_backward, -other->bytes);
-        }
+    if (item->may_recompute) {
+        s->places[at].tier = ASHLAR_TIER_RECOMPUTED;
+        branch(s, at + 1, ns + item->again_ns, back_ns);
+        fits = branch_add_own(s, item, item->bytes);
     }
-    s->places[i].tier = ASHLAR_TIER_RESIDENT;
-    if (branch_add(s, item->last_forward + 1, item->first_backward, item->bytes)) {
+    s->places[at].tier = ASHLAR_TIER_RESIDENT;
+    if (branch_add(s, item->last_forward + 1, item->first_backward, item->bytes) && fits) {
         branch(s, at + 1, ns, back_ns);
     }
     (void)branch_add(s, item->last_forward + 1, item->first_backward, -item->bytes);
-    if (ashlar__tiers_can_leave(item)) {
-        s->places[i].tier = ASHLAR_TIER_HOST;
+    if (ashlar__tiers_can_leave(item) && fits) {
+        s->places[at].tier = ASHLAR_TIER_HOST;
         branch(s, at + 1, ns,
                back_ns + ashlar__tiers_copy_ns(t, item->bytes, t->back_bytes_per_us));
+    }
+    if (item->may_recompute) {
+        (void)branch_add_own(s, item, -item->bytes);
     }
 }
 
@@ -149,9 +148,9 @@ void ashlar__tiers_try_all(ashlar_tiers_state *s) {
         s->least_load[k] = s->t->moments[k].bytes;
     }
     for (size_t i = 0; i < s->t->item_count; i++) {
-        const ashlar_tiers_item *item = &s->t->items[i];
-        (void)branch_add(s, item->first_forward, item->last_forward + 1, item->bytes);
-        (void)branch_add(s, item->first_backward, item->last_backward + 1, item->bytes);
+        if (!s->t->items[i].may_recompute) {
+            (void)branch_add_own(s, &s->t->items[i], s->t->items[i].bytes);
+        }
     }
     branch(s, 0, s->compute_ns, 0);
 }

@@ -19,7 +19,7 @@ typedef struct ashlar_tiers_live {
     size_t *added; /* [2 * leaves] to the whole range */
 } ashlar_tiers_live;
 
-/* Of a group: what is idle in a moment, and computing it again. */
+/* Of an item: what is idle in a moment, and computing it again. */
 typedef struct ashlar_tiers_idle {
     double bytes, ns;
 } ashlar_tiers_idle;
@@ -28,19 +28,15 @@ typedef struct ashlar_tiers_state {
     const ashlar_tiers_table *t;
     size_t budget;
     uint64_t work_left;
-    size_t *words;                       /* the block of the arrays: */
-    size_t *by_out, *by_back, *by_group; /* [items] numbers of items in these orders */
-    size_t *out_at;                      /* [items] places in by_out */
-    size_t *group_first;                 /* [groups + 1] places in by_group */
-    size_t *rerun;                       /* [groups] the moment before which it is computed again */
-    size_t *group_order; /* [groups] by `rerun`: what is needed first is the first */
-    size_t *away;        /* [groups] scratch */
-    size_t *load;        /* [moments + 1] differences of items' bytes, scratch */
+    size_t *words;            /* the block of the arrays: */
+    size_t *by_out, *by_back; /* [items] numbers of items by last_forward, by first_backward */
+    size_t *out_at;           /* [items] places in by_out */
+    size_t *load;             /* [moments + 1] differences of items' bytes, scratch */
     size_t *least_load;  /* [moments] of the tiers that are decided (tiers_all.c) */
     uint64_t *moment_ns; /* [moments] with what is computed again */
     uint64_t *copied_ns; /* [items] when the last copy is over */
     ashlar_tiers_live live;
-    ashlar_tiers_idle *idle;    /* [groups] scratch */
+    ashlar_tiers_idle *idle;    /* [items] scratch */
     ashlar_tiers_place *places; /* [items] that are looked at */
     ashlar_tiers_place *best;   /* [items] so far, their time, ... */
     uint64_t best_ns;
@@ -74,6 +70,9 @@ size_t ashlar__tiers_live_most(const ashlar_tiers_state *s, size_t first, size_t
 uint64_t ashlar__tiers_copy_back(ashlar_tiers_state *s, size_t i, size_t k, uint64_t ns);
 uint64_t ashlar__tiers_copy_out(ashlar_tiers_state *s, size_t i, uint64_t ns, size_t *pending);
 
+/* Whether the host has room for these tiers. */
+bool ashlar__tiers_host_fits(const ashlar_tiers_state *s);
+
 /* Whether the tiers in `places` are the best so far; then they are kept. */
 bool ashlar__tiers_is_better(ashlar_tiers_state *s);
 
@@ -82,8 +81,6 @@ uint64_t ashlar__tiers_bound(ashlar_tiers_state *s, bool is_open);
 
 /* Whether to look no further. */
 bool ashlar__tiers_is_over(const ashlar_tiers_state *s);
-
-void ashlar__tiers_set_group(ashlar_tiers_state *s, size_t group, ashlar_tier tier);
 
 /* Try all tiers, unless they cannot be better. */
 void ashlar__tiers_try_all(ashlar_tiers_state *s);

@@ -53,17 +53,6 @@ size_t ashlar__tiers_live_most(const ashlar_tiers_state *s, size_t first, size_t
     return profile_most(&s->live, 1, 0, s->live.leaves, first, last);
 }
 
-void ashlar__tiers_set_group(ashlar_tiers_state *s, size_t group, ashlar_tier tier) {
-    for (size_t j = s->group_first[group]; j < s->group_first[group + 1]; j++) {
-        s->places[s->by_group[j]].tier = tier;
-    }
-}
-
-static bool is_recomputed(const ashlar_tiers_state *s, size_t group) {
-    return s->group_first[group] < s->group_first[group + 1] &&
-           s->places[s->by_group[s->group_first[group]]].tier == ASHLAR_TIER_RECOMPUTED;
-}
-
 static void load_add(ashlar_tiers_state *s, size_t first, size_t last, size_t bytes) {
     s->load[first] += bytes; /* differences, until ashlar__tiers_load() sums them */
     s->load[last + 1] -= bytes;
@@ -71,31 +60,24 @@ static void load_add(ashlar_tiers_state *s, size_t first, size_t last, size_t by
 
 size_t ashlar__tiers_load(ashlar_tiers_state *s, bool is_least) {
     const ashlar_tiers_table *t = s->t;
-    memset(s->load, 0, (t->moment_count + 1) * sizeof *s->load);
-    for (size_t i = 0; i < t->item_count; i++) {
-        const ashlar_tiers_item *item = &t->items[i];
-        ashlar_tiers_place *p = &s->places[i];
-        if (p->tier == ASHLAR_TIER_RESIDENT) {
-            p->out_end = p->back_begin = item->last_backward;
-        } else if (is_least) {
-            p->out_end = item->last_forward;
-            p->back_begin =
-                p->tier == ASHLAR_TIER_HOST ? item->first_backward : s->rerun[item->group];
-        }
-        load_add(s, item->first_forward, p->out_end, item->bytes);
-        if (p->tier != ASHLAR_TIER_RESIDENT) {
-            load_add(s, p->back_begin, item->last_backward, item->bytes);
-        }
-    }
     size_t *own = s->live.most + s->live.leaves; /* all but items; becomes the sum */
+    memset(s->load, 0, (t->moment_count + 1) * sizeof *s->load);
     for (size_t k = 0; k < t->moment_count; k++) {
         s->moment_ns[k] = t->moments[k].ns;
         own[k] = t->moments[k].bytes;
     }
-    for (size_t g = 0; g < t->group_count; g++) {
-        if (is_recomputed(s, g)) {
-            s->moment_ns[s->rerun[g]] += t->groups[g].ns;
-            own[s->rerun[g]] = larger(own[s->rerun[g]], t->groups[g].bytes);
+    for (size_t i = 0; i < t->item_count; i++) {
+        const ashlar_tiers_item *item = &t->items[i];
+        ashlar_tiers_place *p = &s->places[i];
+        if (p->tier == ASHLAR_TIER_RECOMPUTED) {
+            s->moment_ns[item->first_backward] += item->again_ns;
+        } else if (p->tier == ASHLAR_TIER_RESIDENT) {
+            load_add(s, item->first_forward, item->last_backward, item->bytes);
+        } else {
+            p->out_end = is_least ? item->last_forward : p->out_end;
+            p->back_begin = is_least ? item->first_backward : p->back_begin;
+            load_add(s, item->first_forward, p->out_end, item->bytes);
+            load_add(s, p->back_begin, item->last_backward, item->bytes);
         }
     }
     size_t items = 0, most = 0;
@@ -208,8 +190,16 @@ static uint64_t simulate(ashlar_tiers_state *s) {
     return end;
 }
 
+bool ashlar__tiers_host_fits(const ashlar_tiers_state *s) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < s->t->item_count; i++) {
+        bytes += s->places[i].tier == ASHLAR_TIER_HOST ? s->t->items[i].bytes : 0;
+    }
+    return s->t->host_bytes == 0 || bytes <= s->t->host_bytes;
+}
+
 bool ashlar__tiers_is_better(ashlar_tiers_state *s) {
-    const uint64_t ns = simulate(s);
+    const uint64_t ns = ashlar__tiers_host_fits(s) ? simulate(s) : UINT64_MAX;
     size_t moved = 0;
     for (size_t i = 0; i < s->t->item_count; i++) {
         moved += s->places[i].tier == ASHLAR_TIER_RESIDENT ? 0 : s->t->items[i].bytes;
@@ -232,7 +222,7 @@ bool ashlar__tiers_is_over(const ashlar_tiers_state *s) {
 
 static int by_price(const void *a, const void *b) {
     const ashlar_tiers_idle *x = a, *y = b;
-    if (x->bytes == 0 || y->bytes == 0) { /* groups with nothing idle at the end */
+    if (x->bytes == 0 || y->bytes == 0) { /* those with nothing idle at the end */
         return (x->bytes == 0) - (y->bytes == 0);
     }
     const double left = x->ns * y->bytes, right = y->ns * x->bytes;
@@ -240,17 +230,17 @@ static int by_price(const void *a, const void *b) {
 }
 
 /* What does not fit in a moment is away then: x bytes on the host, y computed again, at the least
- * price by parts of groups. Copies out are over before the moment, copies back begin behind it; so
+ * price by parts of items. Copies out are over before the moment, copies back begin behind it; so
  * this is at least what is before it and what is behind it. It is convex in x. */
 typedef struct around {
     double before_ns, out_ns, after_ns, back_ns; /* without what is away */
 } around;
 
 static double around_ns(const ashlar_tiers_state *s, around a, double x, double y) {
-    for (size_t g = 0; g < s->t->group_count && y > 0; g++) {
-        const ashlar_tiers_idle *group = &s->idle[g];
-        const double part = y < group->bytes ? y : group->bytes;
-        a.after_ns += part > 0 ? group->ns * (part / group->bytes) : 0;
+    for (size_t i = 0; i < s->t->item_count && y > 0; i++) {
+        const ashlar_tiers_idle *item = &s->idle[i];
+        const double part = y < item->bytes ? y : item->bytes;
+        a.after_ns += part > 0 ? item->ns * (part / item->bytes) : 0;
         y -= part;
     }
     if (x > 0) {
@@ -274,22 +264,23 @@ static uint64_t bound_in(ashlar_tiers_state *s, size_t k, bool is_open, const ui
             idle += item->bytes;
         }
     }
-    const size_t live = s->live.most[s->live.leaves + k] + idle;
+    size_t live = s->live.most[s->live.leaves + k] + idle;
+    memset(s->idle, 0, t->item_count * sizeof *s->idle);
+    for (size_t i = 0; i < t->item_count && is_open; i++) {
+        const ashlar_tiers_item *item = &t->items[i];
+        const bool is_idle = item->last_forward < k && k < item->first_backward;
+        if (item->may_recompute && is_idle) {
+            s->idle[i] = (ashlar_tiers_idle){(double)item->bytes, (double)item->again_ns};
+            again += item->bytes;
+        } else if (item->may_recompute && item->first_forward <= k && k <= item->last_backward) {
+            live -= item->bytes; /* computed again, it would not be there */
+        }
+    }
     if (live <= s->budget) {
         return 0;
     }
-    memset(s->idle, 0, t->group_count * sizeof *s->idle);
-    for (size_t i = 0; i < t->item_count && is_open; i++) {
-        const ashlar_tiers_item *item = &t->items[i];
-        if (t->groups[item->group].may_recompute && item->last_forward < k &&
-            k < s->rerun[item->group]) {
-            s->idle[item->group].bytes += (double)item->bytes;
-            s->idle[item->group].ns = (double)t->groups[item->group].ns;
-            again += item->bytes;
-        }
-    }
     if (again > 0) {
-        qsort(s->idle, t->group_count, sizeof *s->idle, by_price);
+        qsort(s->idle, t->item_count, sizeof *s->idle, by_price);
     }
     const size_t need = live - s->budget;
     const around a = {.before_ns = (double)before[k],
@@ -309,7 +300,7 @@ static uint64_t bound_in(ashlar_tiers_state *s, size_t k, bool is_open, const ui
 }
 
 uint64_t ashlar__tiers_bound(ashlar_tiers_state *s, bool is_open) {
-    const size_t count = s->t->moment_count, cost = 1 + s->t->item_count + s->t->group_count;
+    const size_t count = s->t->moment_count, cost = 1 + 2 * s->t->item_count;
     const size_t stride = 1 + count / (ASHLAR_TIERS_WORK / 16 / cost + 1);
     ashlar__tiers_spend(s, 1 + count / stride * cost / (4 * (count + s->t->item_count) + 1));
     (void)ashlar__tiers_load(s, true);

@@ -333,7 +333,11 @@ static ashlar_status queue_phase(const ashlar_walking *w, const ashlar_walk_phas
 
 ashlar_status ashlar__walk_queue(const ashlar_walking *w, size_t first, size_t end) {
     for (size_t p = first; p < end; p++) {
-        ASHLAR_TRY(queue_phase(w, &w->table->phases[p]));
+        const ashlar_node *node = w->table->phases[p].node;
+        /* Chunks do not cut what lies on another axis: a loss there counts once. */
+        const bool is_done =
+            w->chunk > 0 && node->operation.is_loss && node->inputs[0]->axis != ASHLAR_AXIS_TIME;
+        ASHLAR_TRY(is_done ? ASHLAR_OK : queue_phase(w, &w->table->phases[p]));
     }
     return ASHLAR_OK;
 }
@@ -416,7 +420,7 @@ ashlar_status ashlar__model_walk(ashlar_model *m, ashlar_walk walk, const ashlar
         ASHLAR_TRY(ashlar__model_drop_prepared(m));
     }
     w.seed = w.batch.seed != 0 ? w.batch.seed : ashlar__random_step(&m->root->arena->seed);
-    ASHLAR_TRY(ashlar__away_take(m->root));
+    ASHLAR_TRY(ashlar__away_take(&m->root->away));
     ASHLAR_TRY(take_block(&w, w.batch.address));
     const ashlar_status status = queue_all(&w);
     const ashlar_status given_back = ashlar_free(m->allocator, w.block);
@@ -448,6 +452,10 @@ ashlar_status ashlar_model_get_tiers(ashlar_model *m, const ashlar_model_batch *
     ashlar_walking w;
     ASHLAR_TRY(prepare(m, ASHLAR_WALK_TRAIN, batch, NULL, &w));
     return ashlar__walk_tiers_tell(&w, out);
+}
+
+uint64_t ashlar_model_event_calls(const ashlar_model *m) {
+    return m->away.event_calls;
 }
 
 /* A buffer in the phases first .. last, at `offset`. */

@@ -43,7 +43,7 @@ ashlar_status ashlar_model_warmup(ashlar_model *m, const ashlar_model_batch *lar
     options.key = ashlar__random_mix((uintptr_t)m) & ~(uint64_t)UINT32_MAX;
     ASHLAR_TRY(ashlar_allocator_warmup(m->allocator, &options, report));
     m->warmup = options;
-    return ashlar__away_take(m);
+    return ashlar__away_take(&m->away);
 }
 
 static ashlar_status begin(const ashlar_model *m, const ashlar_model_batch *b,

@@ -35,7 +35,8 @@ typedef struct fitting {
     ashlar_vary vary;
     size_t unit; /* the varied value is a multiple of this */
     size_t largest, most;     /* the largest value that ran, on the largest device ... */
-    ashlar_model_tiers tiers; /* ... with --memory in these */
+    ashlar_model_tiers tiers; /* ... with --memory in these, ... */
+    size_t state_bytes;       /* ... and so much of the optimizer's on the host */
 } fitting;
 
 static size_t *varied_of(ashlar_train_config *train, ashlar_vary what) {
@@ -72,7 +73,7 @@ static ashlar_status run(void *user, ashlar_allocator *allocator, size_t value) 
         if (status == ASHLAR_OK && stats.limit_bytes >= f->most && value >= f->largest) {
             f->largest = value;
             f->most = stats.limit_bytes;
-            status = ashlar__trainer_tiers(trainer, &f->tiers);
+            status = ashlar__trainer_tiers(trainer, &f->tiers, &f->state_bytes);
         }
         ashlar__trainer_destroy(trainer);
     }
@@ -127,6 +128,7 @@ static ashlar_status find(fitting *f, ashlar_train_fitted *out) {
                                  .need_bytes = fit.need_bytes,
                                  .trials = fit.trials,
                                  .tiers = f->tiers,
+                                 .state_bytes = f->state_bytes,
                                  .cudnn_bytes = cudnn_bytes(f)};
     return ASHLAR_OK;
 }
@@ -148,11 +150,11 @@ static void print_found(const ashlar_train_command *c, const ashlar_train_fitted
                                                       : "that is the largest value there is");
     }
     if (c->train.has_memory) {
-        printf("%.2f MiB of what a step keeps go to the host, and %.2f MiB are computed again, in "
-               "%.2f "
-               "of the\ntime with enough memory.\n",
+        printf("%.2f MiB of what a step keeps go to the host, and %.2f MiB are computed again;\n"
+               "%.2f MiB of moments and masters are on the host, all in %.2f of the time with "
+               "enough memory.\n",
                (double)fit->tiers.host_bytes / MIB, (double)fit->tiers.recomputed_bytes / MIB,
-               fit->tiers.time);
+               (double)fit->state_bytes / MIB, fit->tiers.time);
     }
     printf("Found by %zu dry warm-ups for the CPU back end (--device soft), in units of 2 MiB.\n"
            "With cuDNN (--device cuda) it is an estimate: add up to %.2f MiB of work space, and "
@@ -174,6 +176,7 @@ static ashlar_status write_found(const ashlar_train_command *c, const ashlar_tra
     if (c->train.has_memory) {
         ASHLAR_JSON_ADD(&w, "host_bytes", fit->tiers.host_bytes);
         ASHLAR_JSON_ADD(&w, "recomputed_bytes", fit->tiers.recomputed_bytes);
+        ASHLAR_JSON_ADD(&w, "state_bytes", fit->state_bytes);
         ASHLAR_JSON_ADD(&w, "time", fit->tiers.time);
     }
     ashlar__json_close_object(&w);

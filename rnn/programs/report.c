@@ -128,15 +128,16 @@ static void print_ranks(FILE *out, const ashlar_train_report *report) {
 }
 
 /* What becomes of what the longest step keeps, if it was to train in a given memory. */
-static void print_tiers(FILE *out, const ashlar_model_tiers *t) {
+static void print_tiers(FILE *out, const ashlar_model_tiers *t, size_t state_bytes) {
     if (t->least_bytes > 0) {
         fprintf(
             out,
             "Of what the longest step keeps, %.2f MiB stay on the device, %.2f MiB go to the "
-            "host, and\n%.2f MiB are computed again; it should take %.2f of its time with enough "
-            "memory. The least\nmemory is %.0f MiB.\n",
-            mib(t->resident_bytes), mib(t->host_bytes), mib(t->recomputed_bytes), t->time,
-            mib(t->least_bytes));
+            "host, and\n%.2f MiB are computed again; %.2f MiB of moments and masters are on the "
+            "host. It should take\n%.2f of its time with enough memory. The least memory is %.0f "
+            "MiB.\n",
+            mib(t->resident_bytes), mib(t->host_bytes), mib(t->recomputed_bytes), mib(state_bytes),
+            t->time, mib(t->least_bytes));
     }
 }
 
@@ -161,7 +162,7 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r, const ashlar_
         fprintf(out, "Without --%s %zu it would need %.2f MiB (%.2f x).\n", s->option, s->value,
                 mib(s->bytes), (double)s->bytes / (double)r->step_memory.plan_bytes);
     }
-    print_tiers(out, &r->tiers);
+    print_tiers(out, &r->tiers, r->state_bytes);
     print_calls(out, r);
     print_graphs(out, r);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -327,6 +328,7 @@ void ashlar__report_put(ashlar_json_writer *w, const ashlar_train_config *config
         ASHLAR_JSON_ADD(w, "resident_bytes", r->tiers.resident_bytes);
         ASHLAR_JSON_ADD(w, "host_bytes", r->tiers.host_bytes);
         ASHLAR_JSON_ADD(w, "recomputed_bytes", r->tiers.recomputed_bytes);
+        ASHLAR_JSON_ADD(w, "state_bytes", r->state_bytes);
         ASHLAR_JSON_ADD(w, "least_bytes", r->tiers.least_bytes);
         ASHLAR_JSON_ADD(w, "time", r->tiers.time);
         ashlar__json_close_object(w);

@@ -222,6 +222,7 @@ typedef struct ashlar_train_fitted {
     size_t need_bytes;  /* the device memory for `value`: with 2 MiB less it does not run */
     size_t trials;
     ashlar_model_tiers tiers; /* with --memory, of `value` on a device of command->fit_bytes */
+    size_t state_bytes;       /* likewise: of moments and masters, on the host */
     double cudnn_bytes; /* a bound on the workspace that cuDNN would use instead of the CPU's */
 } ashlar_train_fitted;
 

@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/train/train_impl.h"
@@ -29,6 +28,10 @@ static ashlar_status exempt_output(ashlar_arena *arena) {
     ASHLAR_TRY(ashlar_arena_find(arena, "linear.weight", &tensor));
     return ashlar_arena_set_options(arena, tensor, &options);
 }
+
+/* What no optimizer adds, and gives back. */
+static const unsigned without_state =
+    ASHLAR_REGIONS_INFERENCE | ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS);
 
 /* Take device memory for votes and losses, and page-locked memory for the steps' outcomes. */
 static ashlar_status take_results(ashlar_trainer *t) {
@@ -62,7 +65,8 @@ static ashlar_status open_model(ashlar_trainer *t) {
     const ashlar_train_config *c = &t->config;
     const ashlar_text_model_config config = model_config(c);
     ashlar_model_need need;
-    ASHLAR_TRY(ashlar__text_model_create(t->allocator, t->stream, &config, ASHLAR_REGIONS_TRAINING,
+    ASHLAR_TRY(ashlar__text_model_create(t->allocator, t->stream, &config,
+                                         c->has_memory ? without_state : ASHLAR_REGIONS_TRAINING,
                                          &t->model));
     t->arena = ashlar_model_arena(t->model);
     if (c->measured == NULL) {
@@ -90,6 +94,8 @@ static ashlar_status build_model(ashlar_trainer *t) {
     if (t->config.optimizer.kind == ASHLAR_OPTIMIZER_MUON) {
         ASHLAR_TRY(exempt_output(t->arena));
     }
+    t->config.optimizer.state_on_host |=
+        t->config.has_memory; /* which choose_memory() tries first */
     ASHLAR_TRY(ashlar_optimizer_create(t->arena, &t->config.optimizer, t->stream, &t->optimizer));
     ASHLAR_TRY(take_results(t));
     return ashlar__train_open_steps(t);
@@ -111,20 +117,18 @@ static size_t lasting_bytes(const ashlar_trainer *t, const ashlar_stats *stats) 
     return bytes;
 }
 
-/* Give the walks what the rest leaves, and cut the longest if it does not do with that as it is. */
-static ashlar_status choose_memory(ashlar_trainer *t) {
+/* Give the walks what the rest leaves, and cut the longest if it does not do with that as it is; so
+ * the least memory is that with cuts. */
+static ashlar_status fit_walks(ashlar_trainer *t) {
     ashlar_batches *const b = &t->batches;
     ashlar_stats stats;
     uint64_t bytes, least;
-    if (!t->config.has_memory) {
-        return ASHLAR_OK;
-    }
     ASHLAR_TRY(ashlar_stream_synchronize(t->device, t->stream));
     ASHLAR_TRY(ashlar_allocator_trim(t->allocator, 0)); /* what set-up took and gave back */
     ashlar_allocator_get_stats(t->allocator, &stats);
     const size_t lasting = lasting_bytes(t, &stats), limit = (size_t)stats.limit_bytes;
     const size_t room = limit > lasting ? (limit - lasting) / GRANULE_BYTES * GRANULE_BYTES : 0;
-    ASHLAR_CHECK2(b->memory == 0); /* so that all is told that the longest needs */
+    b->memory = 0; /* so that all is told that the longest needs */
     ASHLAR_TRY(ashlar__train_block_bytes(t, b->max_part_length, b->count, b->chunk, &bytes));
     least = bytes;
     if (b->chunk == 0) {
@@ -141,12 +145,56 @@ static ashlar_status choose_memory(ashlar_trainer *t) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__trainer_tiers(const ashlar_trainer *t, ashlar_model_tiers *out) {
+/* The same with the optimizer's state here or there, and how long a part of the longest step takes.
+ */
+static ashlar_status try_state(ashlar_trainer *t, bool on_host, size_t chunk, double *seconds) {
+    ashlar_model_tiers tiers;
+    size_t state_bytes;
+    if (t->config.optimizer.state_on_host != on_host) {
+        ashlar_optimizer_destroy(t->optimizer);
+        t->optimizer = NULL;
+        t->config.optimizer.state_on_host = on_host;
+        ASHLAR_TRY(ashlar_arena_drop(t->arena, ASHLAR_REGIONS_ALL & ~without_state));
+        ASHLAR_TRY(
+            ashlar_optimizer_create(t->arena, &t->config.optimizer, t->stream, &t->optimizer));
+    }
+    t->batches.chunk = chunk;
+    ASHLAR_TRY(fit_walks(t));
+    ASHLAR_TRY(ashlar__trainer_tiers(t, &tiers, &state_bytes));
+    *seconds = tiers.seconds;
+    return ASHLAR_OK;
+}
+
+/* On the host first, where it takes the least memory; on the device if that is not slower. */
+static ashlar_status choose_memory(ashlar_trainer *t) {
+    const size_t chunk = t->batches.chunk;
+    double there, here;
+    if (!t->config.has_memory) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(try_state(t, true, chunk, &there));
+    const size_t least = t->least_bytes;
+    const ashlar_status status = try_state(t, false, chunk, &here);
+    if (status == ASHLAR_ENOMEM || (status == ASHLAR_OK && there < here)) {
+        return try_state(t, true, chunk, &there);
+    }
+    t->least_bytes = least;
+    return status;
+}
+
+ashlar_status ashlar__trainer_tiers(const ashlar_trainer *t, ashlar_model_tiers *out,
+                                    size_t *state_bytes) {
     const ashlar_model_batch longest =
         ashlar__batches_shape(&t->batches, t->batches.max_part_length);
     *out = (ashlar_model_tiers){0};
+    *state_bytes = 0;
     if (t->config.has_memory) {
         ASHLAR_TRY(ashlar_model_get_tiers(t->model, &longest, out));
+        const double enough = out->seconds / out->time * (double)t->batches.micro;
+        *state_bytes = ashlar_optimizer_get_info(t->optimizer).host_bytes;
+        out->seconds =
+            out->seconds * (double)t->batches.micro + (double)*state_bytes / out->copy_bytes;
+        out->time = out->seconds / enough;
         out->least_bytes = t->least_bytes;
     }
     return ASHLAR_OK;
@@ -241,18 +289,16 @@ ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_coun
 
 /* Calls for the events of steps and of collectives count as work, since they are queued like
  * copies; those for the allocator's events count as management. */
-static ashlar_status end_phase(ashlar_trainer *t, ashlar_phase_calls *calls) {
-    ashlar_model_tiers tiers;
-    ASHLAR_TRY(ashlar__trainer_tiers(t, &tiers));
+static void end_phase(ashlar_trainer *t, ashlar_phase_calls *calls) {
     const uint64_t all =
-        t->event_calls + tiers.event_calls +
+        t->event_calls + ashlar_model_event_calls(t->model) +
+        ashlar_optimizer_get_info(t->optimizer).event_calls +
         (t->config.ranks != NULL ? ashlar_ranks_get_info(t->config.ranks).event_calls : 0);
     const uint64_t event_calls = all - t->event_calls_before;
     *calls = ashlar__phase_calls(t->device, &t->last);
     t->event_calls_before = all;
     calls->management -= event_calls;
     calls->work += event_calls;
-    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__trainer_measure(ashlar_trainer *t) {
@@ -339,18 +385,18 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
     r->device = ashlar_device_get_info(t->device);
     r->is_tf32 = t->config.allows_tf32 && t->config.dtype == ASHLAR_F32 &&
                  r->device.kind == ASHLAR_DEVICE_CUDA;
-    ASHLAR_TRY(end_phase(t, &r->setup));
+    end_phase(t, &r->setup);
     ASHLAR_TRY(ashlar_allocator_warmup(t->allocator, &t->warmup, &warm));
     ASHLAR_TRY(ashlar__train_begin_steps(t, warm.is_planned));
-    ASHLAR_TRY(end_phase(t, &r->warmup));
+    end_phase(t, &r->warmup);
     ASHLAR_TRY(ashlar__train_loop(t, show, context));
-    ASHLAR_TRY(end_phase(t, &r->training));
+    end_phase(t, &r->training);
     r->calls_per_step =
         (double)(r->training.management + r->training.work + r->training.wait) / (double)r->steps;
     ashlar_allocator_get_stats(t->allocator, &r->stats);
     ASHLAR_TRY(read_step_memory(t, &warm, &r->stats, &r->step_memory));
     ASHLAR_TRY(get_savings(t));
-    ASHLAR_TRY(ashlar__trainer_tiers(t, &r->tiers));
+    ASHLAR_TRY(ashlar__trainer_tiers(t, &r->tiers, &r->state_bytes));
     r->weights_contiguous = ashlar_arena_check(t->arena) == ASHLAR_OK &&
                             ashlar_arena_check_padding(t->arena, t->stream) == ASHLAR_OK;
     *out = *r;

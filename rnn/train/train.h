@@ -220,6 +220,7 @@ typedef struct ashlar_train_report {
     ashlar_step_memory step_memory;
     size_t bptt, recompute; /* the options as they were used; 0: not */
     ashlar_model_tiers tiers; /* of the longest part; least_bytes: of the whole training */
+    size_t state_bytes;       /* moments and masters on the host */
     ashlar_train_saving savings[ASHLAR_TRAIN_SAVINGS_MAX];
     size_t savings_count;
     ashlar_stats stats;                         /* at the end of training */
@@ -262,9 +263,10 @@ void ashlar__trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_measure(ashlar_trainer *trainer);
 
 /* What becomes of what the longest step keeps, in a given memory; least_bytes is that of the whole
- * training, 0 without. Errors: those of ashlar_model_get_tiers(). */
+ * training, 0 without, and the time is that of an update, too. *state_bytes: of moments and masters
+ * that are on the host. Errors: those of ashlar_model_get_tiers(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_tiers(const ashlar_trainer *trainer,
-                                                      ashlar_model_tiers *out);
+                                                      ashlar_model_tiers *out, size_t *state_bytes);
 
 /* Warm up, seal, and train. Once per trainer. If *config->stop is not 0 on any rank, all ranks end
  * after the same step, as if it had been the last one; at least one step is run.

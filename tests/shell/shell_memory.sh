@@ -39,6 +39,10 @@ holds() { # PYTHON-EXPRESSION over r, the report of the last training
     json_holds "$scratch/given.json" "$1"
 }
 
+least_of() { # of the last training
+    python3 -c "import json; print(json.load(open('$scratch/given.json'))['tiers']['least_bytes'] >> 20)"
+}
+
 refuses() { # STATUS TEXT OPTION...
     status=$1 wanted=$2
     shift 2
@@ -50,7 +54,7 @@ refuses() { # STATUS TEXT OPTION...
 check 'chunks_go_forward_twice' text twice --recompute 16
 check 'or_are_kept_with_the_same_bits' does_in 64
 check 'all_on_the_device' holds "r['tiers']['host_bytes'] == r['tiers']['recomputed_bytes'] == 0"
-least=$(python3 -c "import json; print(json.load(open('$scratch/given.json'))['tiers']['least_bytes'] >> 20)")
+least=$(least_of)
 check 'or_on_the_host' does_in $((least + 4))
 check 'half_of_it_there' holds "r['tiers']['host_bytes'] >= r['tiers']['resident_bytes'] > 0"
 check 'which_is_expected_to_take_little_time' holds "1 <= r['tiers']['time'] < 1.1"
@@ -86,10 +90,14 @@ check 'not_in_less' refuses 1 "--memory: this training takes at least $least MiB
 check 'a_size_that_is_none_is_usage' refuses 2 'neither auto nor a size' --memory 9
 
 uncut_if_it_fits() {
-    text plain && text given --memory auto && same_bits plain given && holds "r['config']['recompute'] == 0
-        and r['tiers']['least_bytes'] < r['tiers']['resident_bytes']"
+    text plain && text given --memory auto && same_bits plain given &&
+        holds "r['config']['recompute'] == 0 and r['tiers']['state_bytes'] == 0"
 }
 check 'with_enough_memory_nothing_is_cut' uncut_if_it_fits
+cut=$(least_of)
+check 'the_least_is_that_of_chunks' text given --memory "${cut}MiB"
+check 'or_none' refuses 1 "--memory: this training takes at least $cut MiB, and may have" \
+    --layers 2 --hidden 64 --batch 16 --max-length 160 --held-out 0 --memory $((cut - 2))MiB
 one_loss() { # of the first step, without dropout
     text plain --dropout 0 --steps 1 && text given --dropout 0 --steps 1 --recompute 16 &&
         cmp "$scratch/plain.losses" "$scratch/given.losses"
@@ -122,6 +130,24 @@ goes_on() {
         cmp "$scratch/twice.safetensors" "$scratch/given.safetensors"
 }
 check 'a_resumed_training_goes_on_in_its_chunks' goes_on
+
+state_on_host() { # OPTION... : wide layers, of which more is the optimizer's than a step keeps
+    text twice --recompute 16 --hidden 288 --max-length 60 "$@" &&
+        does_in 64 --hidden 288 --max-length 60 "$@" && holds "r['tiers']['state_bytes'] == 0" &&
+        does_in "$(least_of)" --hidden 288 --max-length 60 "$@" &&
+        holds "r['tiers']['state_bytes'] > 8 << 20 and r['graphs_refused_because'] == ''"
+}
+check 'the_optimizer_s_state_is_on_the_host_where_it_has_no_room' state_on_host
+check 'also_in_steps_that_are_launched' state_on_host --pad --graphs
+check 'also_with_micro_batches_and_shards' state_on_host --accumulate 2 --reproducible
+state_is_saved() {
+    text twice --hidden 288 --max-length 60 --recompute 16 &&
+        text half --hidden 288 --max-length 60 --recompute 16 --memory "$(least_of)MiB" --steps 3 &&
+        text given --hidden 288 --max-length 60 --resume "$scratch/half.safetensors" \
+            --memory 64MiB --steps 6 && holds "r['tiers']['state_bytes'] == 0" &&
+        cmp "$scratch/twice.safetensors" "$scratch/given.safetensors"
+}
+check 'and_is_saved_from_there' state_is_saved
 
 # Minutes: T = 1,000,000.
 million() {

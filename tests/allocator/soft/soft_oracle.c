@@ -14,8 +14,10 @@ typedef struct soft_use {
 
 /* Lock: the device's. */
 static struct {
-    bool is_lost;    /* host memory ran out: no order can be proven any more */
-    soft_clock seen; /* covers the work that the host has seen finished */
+    bool is_lost; /* host memory ran out: no order can be proven any more */
+    bool watches_copies;
+    size_t misordered; /* copies and fills that did not come after all uses of their memory */
+    soft_clock seen;   /* covers the work that the host has seen finished */
     soft_clock ended[SOFT_DEVICES_MAX][2]; /* clocks of destroyed streams, [ordinal][is_ordered] */
     soft_use *uses;
     size_t use_count;
@@ -59,6 +61,21 @@ static void join_legacy_order(soft_clock *clock, const soft_stream *stream) {
     }
 }
 
+static bool is_ordered_after(uintptr_t base, uintptr_t stop, const soft_clock *after);
+static bool put_use(const soft_use *use);
+
+/* A copy or fill with this clock uses an operand. */
+static bool use_operand(const soft_operand *operand, size_t bytes, uint64_t serial, uint64_t number,
+                        const soft_clock *clock) {
+    const uintptr_t base = (uintptr_t)operand->ptr;
+    if (base == 0 || operand->place == SOFT_PLACE_PAGEABLE) {
+        return true;
+    }
+    const bool is_ordered = is_ordered_after(base, base + bytes, clock);
+    oracle.is_lost |= !put_use(&(soft_use){base, base + bytes, serial, number});
+    return is_ordered;
+}
+
 /* ---- the hooks ---- */
 
 static void submit(soft_stream *stream, const soft_op *op) {
@@ -75,6 +92,13 @@ static void submit(soft_stream *stream, const soft_op *op) {
     }
     if (op->point != NULL) {
         join_or_lose(&op->point->clock, clock);
+    }
+    if (oracle.watches_copies && (op->kind == SOFT_OP_COPY || op->kind == SOFT_OP_FILL)) {
+        const bool reads_late =
+            !use_operand(&op->src, op->bytes, stream->serial, op->number, clock);
+        const bool writes_late =
+            !use_operand(&op->dst, op->bytes, stream->serial, op->number, clock);
+        oracle.misordered += reads_late || writes_late;
     }
 }
 
@@ -138,7 +162,8 @@ static void reset(void) {
     ashlar__host_free(oracle.uses);
     oracle.uses = NULL;
     oracle.use_count = oracle.use_capacity = 0;
-    oracle.is_lost = false;
+    oracle.is_lost = oracle.watches_copies = false;
+    oracle.misordered = 0;
 }
 
 /* ---- uses ---- */
@@ -189,6 +214,16 @@ static ashlar_status enter_oracle(const char *what, cu_ptr ptr, size_t bytes, cu
     (void)ashlar__soft_leave(CU_SUCCESS);
     return oracle.is_lost ? lost(what)
                           : ashlar__fail(ASHLAR_EINVAL, "%s: the stream is capturing", what);
+}
+
+size_t ashlar__soft_clock_watch_copies(void) {
+    ashlar__lock_acquire(&ashlar__soft_state.lock);
+    ashlar__soft_hooks.reset = reset;
+    watch(true);
+    oracle.watches_copies = true;
+    const size_t misordered = oracle.misordered + oracle.is_lost;
+    ashlar__lock_release(&ashlar__soft_state.lock);
+    return misordered;
 }
 
 ashlar_status ashlar__soft_clock_use(cu_ptr ptr, size_t bytes, cu_stream stream) {

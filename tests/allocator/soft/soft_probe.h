@@ -42,6 +42,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_use(cu_ptr ptr, size_t bytes,
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_own(cu_ptr ptr, size_t bytes, cu_stream stream,
                                                        bool *is_ordered);
 
+/* Let each copy and fill be a use of the memory that it reads and writes, page-locked memory too,
+ * from here on. Returns how many of them, so far, did not come after all uses before them. */
+size_t ashlar__soft_clock_watch_copies(void);
+
 /*
  * Virtual time, with time=on, measures lost overlap, and does not depend on the machine. Every
  * thread has a clock. A stream has a tail, the time when all its work is over; an event has its

@@ -20,7 +20,7 @@ CASE_OF_SEEDS(copies_and_fills_run_in_stream_order) {
     CHECK(soft->mem_free(a) == CU_SUCCESS);
 }
 
-CASE_OF_SEEDS(fills_write_page_locked_memory_too) {
+CASE_OF_SEEDS(page_locked_memory_has_addresses_of_the_device) {
     unsigned char *const pinned = alloc_host(8);
     memset(pinned, 1, 8);
     CHECK(soft->memset_d8_async((cu_ptr)(uintptr_t)(pinned + 2), 7, 4, s) == CU_SUCCESS);
@@ -28,6 +28,15 @@ CASE_OF_SEEDS(fills_write_page_locked_memory_too) {
     CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
     CHECK(pinned[1] == 1 && pinned[2] == 7 && pinned[5] == 7 && pinned[6] == 1);
     CHECK(soft->memset_d8_async((cu_ptr)(uintptr_t)(pinned + 7), 0, 2, s) == CU_INVALID_VALUE);
+    const cu_ptr ptr = alloc(8);
+    unsigned char back[8] = {0};
+    CHECK(soft->memcpy_dtod_async(ptr, (cu_ptr)(uintptr_t)pinned, 8, s) == CU_SUCCESS);
+    CHECK(soft->memset_d8_async(ptr, 9, 1, s) == CU_SUCCESS);
+    CHECK(soft->memcpy_dtod_async((cu_ptr)(uintptr_t)(pinned + 1), ptr, 2, s) == CU_SUCCESS);
+    CHECK(soft->memcpy_dtoh_async(back, (cu_ptr)(uintptr_t)pinned, 4, s) == CU_SUCCESS);
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    CHECK(back[0] == 1 && back[1] == 9 && back[2] == 1 && back[3] == 7);
+    CHECK(soft->memcpy_dtod_async(ptr, (cu_ptr)(uintptr_t)(pinned + 7), 2, s) == CU_INVALID_VALUE);
     CHECK(soft->mem_free_host(pinned) == CU_SUCCESS);
 }
 

@@ -107,4 +107,29 @@ CASE(proven_order_is_kept_and_other_order_is_broken) {
     CHECK(broken_count > unproven_count * 3 / 4);
 }
 
+CASE_WITH(a_copy_is_a_use_of_both_its_sides, set_up_streams("memory=32MiB,mode=adversarial")) {
+    unsigned char *const pinned = alloc_host(64);
+    const cu_ptr ptr = alloc(64);
+    cu_event event = NULL;
+    const cu_stream other = t;
+    CHECK(soft->event_create(&event, CU_EVENT_NO_TIMING) == CU_SUCCESS);
+    CHECK_ZU(ashlar__soft_clock_watch_copies(), 0);
+    CHECK(soft->memcpy_dtoh_async(pinned, ptr, 32, s) == CU_SUCCESS);
+    CHECK(soft->memcpy_htod_async(ptr + 32, pinned + 32, 32, other) == CU_SUCCESS);
+    CHECK_ZU(ashlar__soft_clock_watch_copies(), 0);
+    CHECK(soft->memset_d8_async(ptr + 31, 1, 1, other) == CU_SUCCESS);
+    CHECK_ZU(ashlar__soft_clock_watch_copies(), 1);
+    CHECK(soft->memcpy_htod_async(ptr + 48, pinned, 1, other) == CU_SUCCESS);
+    CHECK_ZU(ashlar__soft_clock_watch_copies(), 2);
+    CHECK(soft->event_record(event, other) == CU_SUCCESS);
+    CHECK(soft->stream_wait_event(s, event, 0) == CU_SUCCESS);
+    CHECK(soft->memset_d8_async(ptr, 1, 64, s) == CU_SUCCESS);
+    CHECK_ZU(ashlar__soft_clock_watch_copies(), 2);
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    CHECK(soft->memcpy_htod_async(ptr, pinned, 64, other) == CU_SUCCESS); /* the host has waited */
+    CHECK_ZU(ashlar__soft_clock_watch_copies(), 2);
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    CHECK(soft->mem_free_host(pinned) == CU_SUCCESS);
+}
+
 RUN_CASES()

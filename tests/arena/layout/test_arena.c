@@ -141,6 +141,30 @@ CASE_WITH(further_regions_are_zero_and_the_old_ones_stay, set_up_arena("memory=6
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
 }
 
+CASE_WITH(regions_are_dropped_and_taken_anew, set_up_arena("memory=64MiB", 1)) {
+    const unsigned more = ASHLAR_REGIONS_ALL & ~ASHLAR_REGIONS_INFERENCE;
+    void *bound = NULL;
+    const uint64_t live = stats_now().live_bytes;
+    CHECK(ashlar_arena_extend(arena, streams[0], more) == ASHLAR_OK);
+    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_MOMENT2, FOUR, &bound) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_arena_drop(arena, more), ASHLAR_EINVAL, "is bound to the second moments");
+    CHECK(ashlar_arena_unbind(arena, &bound) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_arena_drop(arena, 1), ASHLAR_EINVAL, "without the parameters");
+    CHECK_FAILS(ashlar_arena_drop(arena, ASHLAR_REGIONS_ALL + 1), ASHLAR_EINVAL, "no set");
+    CHECK_ZU(ashlar_arena_get_info(arena).regions, ASHLAR_REGIONS_ALL);
+    CHECK(ashlar_arena_drop(arena, more) == ASHLAR_OK);
+    CHECK(ashlar_arena_drop(arena, more) == ASHLAR_OK);
+    CHECK_ZU(ashlar_arena_get_info(arena).regions, ASHLAR_REGIONS_INFERENCE);
+    CHECK_ZU(stats_now().live_bytes, live);
+    CHECK(ashlar__arena_extend_on_host(arena, streams[0], more) == ASHLAR_OK);
+    CHECK_ZU(ashlar_arena_get_info(arena).regions, ASHLAR_REGIONS_ALL);
+    CHECK_ZU(stats_now().live_bytes, live);
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    CHECK(ashlar_arena_drop(arena, more) == ASHLAR_OK);
+    CHECK(ashlar_arena_extend(arena, streams[0], more) == ASHLAR_OK);
+    CHECK(stats_now().live_bytes > live);
+}
+
 /* ---- memory of the program's ---- */
 
 static _Alignas(ASHLAR_ARENA_ALIGN) unsigned char lent[4096];

@@ -453,6 +453,27 @@ CASE_WITH(a_chain_of_elements_lies_in_one_place, open_model(DEVICE, 1)) {
     }
 }
 
+/* A loss of what does not lie on the axis of time is added once, however many chunks there are. */
+CASE_WITH(a_loss_on_another_axis_counts_once_in_chunks, open_model(DEVICE, 1)) {
+    ashlar_tensor *x = ashlar_model_input(model, "x", ASHLAR_AXIS_TIME, W);
+    ashlar_tensor *target = ashlar_model_input(model, "target", ASHLAR_AXIS_TIME, W);
+    ashlar_tensor *z = ashlar_model_input(model, "z", ASHLAR_AXIS_NONE, W);
+    ashlar_tensor *goal = ashlar_model_input(model, "goal", ASHLAR_AXIS_NONE, W);
+    ashlar_model_loss(model, ASHLAR_LOSS_SQUARED, ashlar_model_linear(model, "linear", x, W, true),
+                      target, NULL);
+    ashlar_model_loss(model, ASHLAR_LOSS_SQUARED, z, goal, NULL);
+    REQUIRE(commit(3) == ASHLAR_OK);
+    ashlar_model_batch b = draw_batch(T, B, false);
+    b.weight = 0.1;
+    const double whole = run(ASHLAR_WALK_TRAIN, &b);
+    expect();
+    for (b.chunk = 1; b.chunk < T; b.chunk++) {
+        CHECK_NEAR(run(ASHLAR_WALK_TRAIN, &b), whole, 0, 1e-13);
+        check_same(1e-13);
+        CHECK_NEAR(run(ASHLAR_WALK_TEST, &b), whole, 0, 1e-13);
+    }
+}
+
 /* ---- an operation of the caller's ---- */
 
 static ashlar_model_batch open_running(void) {

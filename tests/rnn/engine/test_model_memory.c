@@ -93,9 +93,9 @@ static bool has_weights(const double *weights) {
 /* Let the next walk take streams, events and page-locked memory anew. */
 static void give_back_host(void) {
     const ashlar_away had = model->away;
-    ashlar__away_finish(model);
-    model->away =
-        (ashlar_away){.needed_bytes = had.needed_bytes, .needed_events = had.needed_events};
+    ashlar__away_finish(&model->away);
+    model->away = (ashlar_away){
+        .device = had.device, .needed_bytes = had.needed_bytes, .needed_events = had.needed_events};
 }
 
 static void check_failures(void) {

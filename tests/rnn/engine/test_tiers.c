@@ -7,12 +7,11 @@
 #include "rnn/engine/tiers.h"
 #include "tests/check.h"
 
-enum { MOMENTS = 72, ITEMS = 12, GROUPS = 12 };
+enum { MOMENTS = 72, ITEMS = 12 };
 
 static uint64_t seed = 1;
 static ashlar_tiers_moment moments[MOMENTS];
 static ashlar_tiers_item items[ITEMS];
-static ashlar_tiers_group groups[GROUPS];
 static ashlar_tiers_table table;
 static ashlar_tiers_place places[ITEMS];
 static ashlar_tiers_choice choice;
@@ -27,8 +26,8 @@ static size_t between(size_t low, size_t high) {
  * item may be written, and its backward is the mirror of it. */
 static void draw_chunks(size_t chunks, size_t phases, size_t per_chunk) {
     const size_t m = 2 * chunks * phases;
-    table = (ashlar_tiers_table){
-        moments, m, items, chunks * per_chunk, groups, chunks, .copy_ns = between(0, 3) * 100};
+    table =
+        (ashlar_tiers_table){moments, m, items, chunks * per_chunk, .copy_ns = between(0, 3) * 100};
     table.out_bytes_per_us = between(1, 40);
     table.back_bytes_per_us = between(1, 40);
     for (size_t p = 0; p < phases; p++) {
@@ -42,36 +41,30 @@ static void draw_chunks(size_t chunks, size_t phases, size_t per_chunk) {
     for (size_t i = 0; i < per_chunk; i++) {
         const size_t bytes = between(0, 30), first = between(0, phases - 1);
         const size_t last = between(first, phases - 1);
+        const uint64_t again_ns = between(0, 9) * 1000 * phases;
+        const bool may_recompute = between(0, 3) > 0;
         for (size_t c = 0; c < chunks; c++) {
             const size_t begin = c * phases;
             items[c * per_chunk + i] = (ashlar_tiers_item){
-                bytes, c, begin + first, begin + last, m - 1 - begin - last, m - 1 - begin - first};
+                bytes,    begin + first, begin + last, m - 1 - begin - last, m - 1 - begin - first,
+                again_ns, may_recompute};
         }
-    }
-    const ashlar_tiers_group group = {between(0, 9) * 1000 * phases, between(0, 9),
-                                      between(0, 3) > 0};
-    for (size_t c = 0; c < chunks; c++) {
-        groups[c] = group;
     }
 }
 
 /* Anything that is allowed. */
-static void draw_any(size_t m, size_t n, size_t group_count) {
-    table = (ashlar_tiers_table){
-        moments, m, items, n, groups, group_count, .copy_ns = between(0, 3) * 100};
+static void draw_any(size_t m, size_t n) {
+    table = (ashlar_tiers_table){moments, m, items, n, .copy_ns = between(0, 3) * 100};
     table.out_bytes_per_us = between(1, 40);
     table.back_bytes_per_us = between(1, 40);
     for (size_t k = 0; k < m; k++) {
         moments[k] = (ashlar_tiers_moment){between(0, 9) * 1000, between(0, 20)};
     }
-    for (size_t g = 0; g < group_count; g++) {
-        groups[g] = (ashlar_tiers_group){between(0, 29) * 1000, between(0, 40), between(0, 2) > 0};
-    }
     for (size_t i = 0; i < n; i++) {
         const size_t middle = m / 2, last = between(0, middle - 1), back = between(middle, m - 1);
-        items[i] =
-            (ashlar_tiers_item){between(0, 30), between(0, group_count - 1), between(0, last), last,
-                                back,           between(back, m - 1)};
+        items[i] = (ashlar_tiers_item){
+            between(0, 30),        between(0, last), last, back, between(back, m - 1),
+            between(0, 29) * 1000, between(0, 2) > 0};
     }
 }
 
@@ -80,55 +73,45 @@ static void draw_table(size_t item_max) {
         const size_t per_chunk = between(1, 3), chunks = between(1, item_max / per_chunk);
         draw_chunks(chunks, between(1, 3), per_chunk);
     } else {
-        draw_any(2 * between(1, 6), between(1, item_max), between(1, 4));
+        draw_any(2 * between(1, 6), between(1, item_max));
+    }
+    table.host_bytes = between(0, 3) == 0 ? between(1, 60) : 0;
+    for (size_t i = 0; i < table.item_count && table.host_bytes > 0; i++) {
+        items[i].may_recompute = true;
     }
 }
 
 /* ---- the rules, as tiers.h has them ---- */
 
-static size_t rerun_of(size_t group) {
-    size_t first = SIZE_MAX;
-    for (size_t i = 0; i < table.item_count; i++) {
-        if (items[i].group == group && items[i].first_backward < first) {
-            first = items[i].first_backward;
-        }
-    }
-    return first;
-}
-
-static bool is_again(const ashlar_tiers_place *p, size_t group) {
-    for (size_t i = 0; i < table.item_count; i++) {
-        if (items[i].group == group) {
-            return p[i].tier == ASHLAR_TIER_RECOMPUTED;
-        }
-    }
-    return false;
-}
-
 static size_t bytes_in(const ashlar_tiers_place *p, size_t k) {
-    size_t own = moments[k].bytes, sum = 0;
-    for (size_t g = 0; g < table.group_count; g++) {
-        if (is_again(p, g) && rerun_of(g) == k && groups[g].bytes > own) {
-            own = groups[g].bytes;
-        }
-    }
+    size_t sum = moments[k].bytes;
     for (size_t i = 0; i < table.item_count; i++) {
         const ashlar_tiers_item *item = &items[i];
         const bool is_live = p[i].tier == ASHLAR_TIER_RESIDENT
                                  ? item->first_forward <= k && k <= item->last_backward
-                                 : (item->first_forward <= k && k <= p[i].out_end) ||
-                                       (p[i].back_begin <= k && k <= item->last_backward);
+                                 : p[i].tier == ASHLAR_TIER_HOST &&
+                                       ((item->first_forward <= k && k <= p[i].out_end) ||
+                                        (p[i].back_begin <= k && k <= item->last_backward));
         sum += is_live ? item->bytes : 0;
     }
-    return own + sum;
+    return sum;
 }
 
 static uint64_t ns_of(const ashlar_tiers_place *p, size_t k) {
     uint64_t ns = moments[k].ns;
-    for (size_t g = 0; g < table.group_count; g++) {
-        ns += is_again(p, g) && rerun_of(g) == k ? groups[g].ns : 0;
+    for (size_t i = 0; i < table.item_count; i++) {
+        const bool is_again = p[i].tier == ASHLAR_TIER_RECOMPUTED && items[i].first_backward == k;
+        ns += is_again ? items[i].again_ns : 0;
     }
     return ns;
+}
+
+static bool host_fits(const ashlar_tiers_place *p) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < table.item_count; i++) {
+        bytes += p[i].tier == ASHLAR_TIER_HOST ? items[i].bytes : 0;
+    }
+    return table.host_bytes == 0 || bytes <= table.host_bytes;
 }
 
 static uint64_t copy_of(size_t i, uint64_t rate) {
@@ -153,12 +136,7 @@ static void sort(size_t order[ITEMS], size_t field) {
 
 static bool is_allowed(const ashlar_tiers_place *p, size_t i) {
     const ashlar_tiers_item *item = &items[i];
-    if (is_again(p, item->group) != (p[i].tier == ASHLAR_TIER_RECOMPUTED)) {
-        return false;
-    }
-    return p[i].tier == ASHLAR_TIER_RECOMPUTED
-               ? groups[item->group].may_recompute && p[i].out_end == item->last_forward &&
-                     p[i].back_begin == rerun_of(item->group)
+    return p[i].tier == ASHLAR_TIER_RECOMPUTED ? item->may_recompute
            : p[i].tier == ASHLAR_TIER_HOST
                ? item->last_forward <= p[i].out_end && p[i].out_end < p[i].back_begin &&
                      p[i].back_begin <= item->first_backward
@@ -172,7 +150,7 @@ static uint64_t time_of(const ashlar_tiers_place *p, size_t budget) {
     sort(by_out, offsetof(ashlar_tiers_item, last_forward));
     sort(by_back, offsetof(ashlar_tiers_item, first_backward));
     for (size_t i = 0; i < table.item_count; i++) {
-        if (!is_allowed(p, i)) {
+        if (!is_allowed(p, i) || !host_fits(p)) {
             return UINT64_MAX;
         }
     }
@@ -324,6 +302,9 @@ static bool starts(search *s) {
     if (s->visits_left == 0) {
         return false;
     }
+    if (!host_fits(s->places)) {
+        return false;
+    }
     s->rest_ns[table.moment_count] = 0;
     for (size_t k = table.moment_count; k-- > 0;) {
         s->ns[k] = ns_of(s->places, k);
@@ -341,22 +322,13 @@ static bool finds(search *s, size_t i) {
     if (i == table.item_count) {
         return starts(s);
     }
-    size_t first = 0;
-    while (items[first].group != items[i].group) {
-        first++;
-    }
     for (size_t n = 0; n < ASHLAR_TIER_COUNT; n++) {
         ashlar_tiers_place *p = &s->places[i];
         *p = (ashlar_tiers_place){(ashlar_tier)n, items[i].last_forward, items[i].first_backward};
-        if (p->tier == ASHLAR_TIER_RECOMPUTED) {
-            p->back_begin = rerun_of(items[i].group);
-        }
-        const bool is_whole = p->tier == ASHLAR_TIER_RECOMPUTED;
-        const bool can_be = is_whole
-                                ? groups[items[i].group].may_recompute
+        const bool can_be = p->tier == ASHLAR_TIER_RECOMPUTED
+                                ? items[i].may_recompute
                                 : p->tier == ASHLAR_TIER_RESIDENT || p->out_end + 1 < p->back_begin;
-        if (can_be && is_whole == (s->places[first].tier == ASHLAR_TIER_RECOMPUTED) &&
-            finds(s, i + 1)) {
+        if (can_be && finds(s, i + 1)) {
             return true;
         }
     }
@@ -465,7 +437,6 @@ CASE(more_memory_takes_no_more_time) {
 enum { CHUNKS = 300 };
 static ashlar_tiers_moment many_moments[2 * CHUNKS];
 static ashlar_tiers_item many_items[CHUNKS];
-static ashlar_tiers_group many_groups[CHUNKS];
 static ashlar_tiers_place many_places[CHUNKS];
 
 static ashlar_tiers_table many(uint64_t bytes_per_us) {
@@ -473,11 +444,10 @@ static ashlar_tiers_table many(uint64_t bytes_per_us) {
         const size_t back = 2 * CHUNKS - 1 - c;
         many_moments[c] = (ashlar_tiers_moment){100000, 10000};
         many_moments[back] = (ashlar_tiers_moment){200000, 10000};
-        many_items[c] = (ashlar_tiers_item){1000000, c, c, c, back, back};
-        many_groups[c] = (ashlar_tiers_group){90000, 10000, true};
+        many_items[c] = (ashlar_tiers_item){1000000, c, c, back, back, 90000, true};
     }
-    return (ashlar_tiers_table){many_moments, 2 * CHUNKS,   many_items,   CHUNKS, many_groups,
-                                CHUNKS,       bytes_per_us, bytes_per_us, 1000};
+    return (ashlar_tiers_table){many_moments, 2 * CHUNKS,   many_items, CHUNKS,
+                                bytes_per_us, bytes_per_us, 1000,       0};
 }
 
 /* A fifth of the memory: copies of 40 us pass beside the work of 100 us; of 500 us they do not. */
@@ -506,10 +476,9 @@ CASE(tables_of_many_moments_have_a_choice) {
     for (size_t k = 0; k < MANY; k++) {
         long_row[k] = (ashlar_tiers_moment){10, k == MANY / 2 ? 10 : 5};
     }
-    table = (ashlar_tiers_table){long_row, MANY, items, 2, groups, 1, 1, 1, 0};
-    items[0] = (ashlar_tiers_item){6, 0, 0, 1, MANY - 2, MANY - 1};
-    items[1] = (ashlar_tiers_item){6, 0, 1, 2, MANY - 3, MANY - 1};
-    groups[0] = (ashlar_tiers_group){0, 0, false};
+    table = (ashlar_tiers_table){long_row, MANY, items, 2, 1, 1, 0, 0};
+    items[0] = (ashlar_tiers_item){6, 0, 1, MANY - 2, MANY - 1, 0, false};
+    items[1] = (ashlar_tiers_item){6, 1, 2, MANY - 3, MANY - 1, 0, false};
     CHECK(chooses(17) && choice.bytes[ASHLAR_TIER_HOST] > 0);
     CHECK(choice.ns >= choice.compute_ns && choice.peak_bytes <= 17);
     free(long_row);
@@ -529,17 +498,16 @@ CASE(tables_without_items_or_with_one) {
     CHECK_ZU(least_bytes(), 0);
     REQUIRE(chooses(0));
     CHECK(choice.ns == 0 && choice.is_best);
-    table = (ashlar_tiers_table){moments, 2, items, 0, groups, 0, 1, 1, 0};
+    table = (ashlar_tiers_table){moments, 2, items, 0, 1, 1, 0, 0};
     moments[0] = (ashlar_tiers_moment){5, 7};
     moments[1] = (ashlar_tiers_moment){6, 3};
     CHECK_ZU(least_bytes(), 7);
     check_choice(SIZE_MAX);
     CHECK_ZU(choice.ns, 11);
     /* one that is away in moment 1: 2 bytes at 1 byte a us, behind and before what it is used in */
-    table = (ashlar_tiers_table){moments, 3, items, 1, groups, 1, 1, 1, 10};
+    table = (ashlar_tiers_table){moments, 3, items, 1, 1, 1, 10, 0};
     moments[2] = moments[0];
-    items[0] = (ashlar_tiers_item){2, 0, 0, 0, 2, 2};
-    groups[0] = (ashlar_tiers_group){100, 8, false};
+    items[0] = (ashlar_tiers_item){2, 0, 0, 2, 2, 100, false};
     CHECK_ZU(least_bytes(), 9);
     moments[1].bytes = 9;
     CHECK_ZU(least_bytes(), 9);
@@ -549,19 +517,16 @@ CASE(tables_without_items_or_with_one) {
     CHECK_ZU(choice.ns, 5 + 2010 + 6 + 2010 + 5);
     check_choice(11);
     CHECK(places[0].tier == ASHLAR_TIER_RESIDENT && choice.ns == 16);
-    groups[0].may_recompute = true;
-    check_choice(10);
-    CHECK(places[0].tier == ASHLAR_TIER_RECOMPUTED && places[0].back_begin == 2);
+    items[0].may_recompute = true;
+    moments[1].bytes = 3;
+    check_choice(8);
+    CHECK(places[0].tier == ASHLAR_TIER_RECOMPUTED);
     CHECK_ZU(choice.ns, 116);
-    check_choice(9); /* in place of the moment's 7 bytes 8 are live */
-    CHECK(places[0].tier == ASHLAR_TIER_HOST);
+    CHECK_ZU(least_bytes(), 7); /* the moments' own */
 }
 
 CASE(tables_that_are_none_are_refused) {
-    draw_any(8, 3, 2);
-    items[1].group = 2;
-    CHECK_FAILS(ashlar__tiers_choose(&table, SIZE_MAX, places, &choice), ASHLAR_EINVAL, "item 1");
-    items[1].group = 0;
+    draw_any(8, 3);
     table.back_bytes_per_us = 0;
     CHECK_FAILS(ashlar__tiers_choose(&table, SIZE_MAX, places, &choice), ASHLAR_EINVAL, "rate");
     table.back_bytes_per_us = 1;
@@ -570,10 +535,7 @@ CASE(tables_that_are_none_are_refused) {
     items[1] = items[0];
     items[1].last_forward = items[1].first_backward;
     CHECK_FAILS(ashlar__tiers_choose(&table, SIZE_MAX, places, &choice), ASHLAR_EINVAL, "item 1");
-    items[0] = (ashlar_tiers_item){1, 0, 0, 0, 2, 2};
-    items[1] = (ashlar_tiers_item){1, 0, 1, 3, 5, 5};
-    groups[0].may_recompute = true;
-    CHECK_FAILS(ashlar__tiers_choose(&table, SIZE_MAX, places, &choice), ASHLAR_EINVAL, "group 0");
+    items[0] = (ashlar_tiers_item){1, 0, 0, 2, 2, 0, false};
     items[1] = items[0];
     items[0].bytes = items[1].bytes = SIZE_MAX / 2;
     CHECK_FAILS(ashlar__tiers_choose(&table, SIZE_MAX, places, &choice), ASHLAR_EOVERFLOW, "sum");

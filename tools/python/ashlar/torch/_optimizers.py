@@ -31,9 +31,9 @@ _ArenaInfo = structure(tensor_count=_size, elements=_size, regions=_unsigned, al
 _Config = structure(
     kind=_int, is_complete=_bool, learning_rate=_double, momentum=_double, dampening=_double,
     nesterov=_bool, beta1=_double, beta2=_double, smoothing=_double, rate_decay=_double,
-    epsilon=_double, weight_decay=_double, clip_norm=_double, ns=_double * 3, ns_steps=_u32,
-    ns_epsilon=_double, muon_scale=_int, loss_scale=_double, scale_interval=_u32,
-    scale_growth=_double, scale_backoff=_double)
+    epsilon=_double, weight_decay=_double, clip_norm=_double, state_on_host=_bool,
+    ns=_double * 3, ns_steps=_u32, ns_epsilon=_double, muon_scale=_int, loss_scale=_double,
+    scale_interval=_u32, scale_growth=_double, scale_backoff=_double)
 _Call = structure(parts=_unsigned, learning_rate=_double, rate_at=_pointer, gradient_scale=_double,
                    zero_gradients=_bool, offset=_size, bytes=_size)
 _State = structure(step=_u64, skipped=_u64, norm=_double, loss_scale=_double, good_steps=_u32,
