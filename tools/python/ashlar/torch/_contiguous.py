@@ -264,19 +264,37 @@ class Arena:
         """An arena of a copy of the module on `device`, for refresh()."""
         return Arena(copy.deepcopy(self.module).to(device))
 
+    def state(self):
+        """What refresh() takes over, in numbers that differ from others if it has changed."""
+        tensors = (*self.module.parameters(), *self.module.buffers())
+        return ([(t._version, t.requires_grad) for t in tensors],
+                [layer.training for layer in self.module.modules()])
+
+    @torch.no_grad()
     def refresh(self, source):
-        """Make the parameters those of `source`, an arena of an equal module, by one copy."""
+        """Make parameters, by one copy, buffers, and what is frozen or in training, those of `source`,
+        an arena of an equal module."""
         if [(g.begin, g.bytes, g.dtype) for g in self.groups] != [
                 (g.begin, g.bytes, g.dtype) for g in source.groups]:
             raise ValueError("refresh: the arenas differ; make one by replicate()")
         self.values.copy_(source.values, non_blocking=True)
+        ours, theirs = self.module, source.module
+        for own, other in zip(ours.parameters(), theirs.parameters()):
+            own.requires_grad_(other.requires_grad)
+        for own, other in zip(ours.buffers(), theirs.buffers()):
+            own.copy_(other, non_blocking=True)
+        for own, other in zip(ours.modules(), theirs.modules()):
+            own.training = other.training
         self.changed()
 
     def add_gradients(self, replica):
-        """Add a replica's gradients to those here, by one copy and one addition for each type."""
+        """Add a replica's gradients to those here, by one copy and one addition for each type, and
+        leave zeros there."""
+        replica.settle()
         theirs = replica.gradients.to(self.gradients.device, non_blocking=True)
         for dtype, (begin, end) in self.ranges.items():
             self.gradients[begin:end].view(dtype).add_(theirs[begin:end].view(dtype))
+        replica.zero_grad()
 
 
 def contiguous(module):
