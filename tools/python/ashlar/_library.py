@@ -6,8 +6,8 @@ import os
 
 INSTALLED = "@LIBRARY@"  # filled in when it is installed
 TYPES = {"bool": ctypes.c_bool, "int": ctypes.c_int, "unsigned": ctypes.c_uint,
-         "double": ctypes.c_double, "size": ctypes.c_size_t, "u32": ctypes.c_uint32,
-         "u64": ctypes.c_uint64, "string": ctypes.c_char_p, "pointer": ctypes.c_void_p, "void": None}
+         "double": ctypes.c_double, "size": ctypes.c_size_t, "u32": ctypes.c_uint32, "void": None,
+         "u64": ctypes.c_uint64, "string": ctypes.c_char_p, "pointer": ctypes.c_void_p}
 
 
 class Error(RuntimeError):
@@ -27,8 +27,8 @@ def _library():
 
 
 def function(name, arguments="", result="status"):
-    """A function of libashlar, by the words of TYPES for its arguments and its result, which may also
-    be a ctypes type. A status other than ASHLAR_OK, which is 0, becomes an Error."""
+    """A function of libashlar, by the words of TYPES for its arguments and its result, which may
+    also be a ctypes type. A status other than ASHLAR_OK, which is 0, becomes an Error."""
     found = _library()["ashlar_" + name]  # an object of its own at each look-up
     found.argtypes = [TYPES[word] for word in arguments.split()]
     if result != "status":

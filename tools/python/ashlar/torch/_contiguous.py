@@ -16,7 +16,7 @@ class Moved(RuntimeError):
 # ---- recurrent layers ----
 
 def _packed_order(rnn):
-    """[(parameter, offset)] of a recurrent layer's weights in cuDNN's order, and the elements of all:
+    """[(parameter, offset)] of a recurrent layer's weights in cuDNN's order, and all elements:
     the matrices of all layers and directions, then all biases, for which cuDNN leaves room where
     there are none. None: its weights are not all parameters of their own, of one type."""
     names = [name for names in rnn._all_weights for name in names]
@@ -139,8 +139,12 @@ def _find_groups(module, named):
 
 
 class Arena:
-    """What contiguous() returns. `module`; `values` and `gradients`, the two ranges, as bytes;
-    `ranges`: by type, from which byte to which; `groups` and `places`, in the order of addresses."""
+    """All parameters of a module, and their gradients, as views into one range each: in the module's
+    order, type by type, recurrent layers in cuDNN's order. Parameters stay the same objects, with
+    their values, names and hooks.
+
+    `module`; `values` and `gradients`, the two ranges, as bytes; `ranges`: by type, from which byte
+    to which; `groups` and `places`, in the order of addresses."""
 
     def __init__(self, module):
         named = list(module.named_parameters())
@@ -182,7 +186,7 @@ class Arena:
         return moved
 
     def _defects(self):
-        """What is not as contiguous() left it: lines for what mend() cannot help with, and others."""
+        """What is not as contiguous() left it: lines for what mend() cannot mend, and others."""
         known, unfit, moved = {place.name: place for place in self.places}, [], []
         now = {name: p for name, p in self.module.named_parameters() if p.numel()}
         for name in {**known, **now}:
@@ -210,12 +214,12 @@ class Arena:
             raise Moved("arena: %s%s; %s" % ("; ".join(lines[:SHOWN]), more, remedy))
 
     def check_fits(self):
-        """Raise Moved if the module has other parameters than the arena, or one has another type."""
+        """Raise Moved if the module has other parameters than the arena, or one another type."""
         self._raise(self._defects()[0], "call contiguous(module) again")
 
     def check(self, mend=False):
-        """Raise Moved if a parameter or gradient of the module no longer lies in the arena, with the
-        names. mend: call mend(), and raise only where that cannot help."""
+        """Raise Moved, with the names, if a parameter or gradient no longer lies in the arena. mend:
+        call mend(), and raise only where that cannot help."""
         self.mend() if mend else self.check_fits()
         self._raise(self._defects()[1], "mend() puts it back")
 
@@ -229,12 +233,12 @@ class Arena:
         return moved
 
     def flat(self):
-        """One Parameter for each type, with its gradient: for any optimizer that treats elements one
-        by one. The padding between parameters is 0, and so is its gradient."""
+        """One Parameter for each type, with its gradient: for any optimizer that treats elements
+        one by one. The padding between parameters is 0, and so is its gradient."""
         for place in self.places:
             if not place.parameter.requires_grad:
-                raise ValueError("flat: %s requires no gradient, and would be updated with the rest; "
-                                 "take ashlar.torch's optimizers" % place.name)
+                raise ValueError("flat: %s requires no gradient, and would be updated with the "
+                                 "rest; take ashlar.torch's optimizers" % place.name)
         result = []
         for dtype, (begin, end) in self.ranges.items():
             result.append(nn.Parameter(self.values[begin:end].view(dtype)))
@@ -272,8 +276,8 @@ class Arena:
 
     @torch.no_grad()
     def refresh(self, source):
-        """Make parameters, by one copy, buffers, and what is frozen or in training, those of `source`,
-        an arena of an equal module."""
+        """Make parameters, by one copy, buffers, and what is frozen or in training, those of
+        `source`, an arena of an equal module."""
         if [(g.begin, g.bytes, g.dtype) for g in self.groups] != [
                 (g.begin, g.bytes, g.dtype) for g in source.groups]:
             raise ValueError("refresh: the arenas differ; make one by replicate()")
@@ -297,8 +301,4 @@ class Arena:
         replica.zero_grad()
 
 
-def contiguous(module):
-    """Lay all parameters of a module, and their gradients, into one range each, where they are views:
-    in the module's order, type by type, recurrent layers in cuDNN's order. The parameters stay the
-    same objects, with their values, names and hooks. Returns the Arena."""
-    return Arena(module)
+contiguous = Arena

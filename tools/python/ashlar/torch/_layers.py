@@ -1,6 +1,6 @@
 """_layers - nn.LSTM, nn.GRU and nn.RNN, computed on the CPU by ashlar's passes.
 
-Constructors, parameters, state_dict, and what forward() takes and returns are PyTorch's. What ashlar
+Constructors, parameters, state_dict, what forward() takes and returns are PyTorch's. What ashlar
 does not compute (other devices and types, autocast, dropout=1, empty batches, what torch.compile or
 torch.jit traces) goes to PyTorch's own forward().
 """
@@ -21,7 +21,7 @@ from .._library import function, lend_threads, structure
 
 DTYPES = {torch.float32: 0, torch.float64: 1}
 CELLS = {"LSTM": 0, "GRU": 1, "RNN_TANH": 2, "RNN_RELU": 3}
-BIAS_DOUBLE, BIAS_NONE = 0, 1
+BIAS = {True: 0, False: 1}  # double, none
 W, R, BW, BR, WP = range(5)
 
 _size, _pointer = ctypes.c_size_t, ctypes.c_void_p
@@ -47,9 +47,9 @@ _forward, _backward_data, _backward_weights = (
 # ---- a stack's passes over tensors ----
 
 def _unseen(function):
-    """The function, which torch.compile() must not trace for its ctypes; some versions of PyTorch call
-    forward() as it is and trace what that calls. The compiler takes seconds to import: nothing asks
-    for it before the program does."""
+    """The function, which torch.compile() must not trace for its ctypes; some versions of PyTorch
+    call forward() as it is and trace what that calls. The compiler takes seconds to import, and is
+    not before the program uses it."""
     hidden = torch._disable_dynamo(function)
 
     @functools.wraps(function)
@@ -79,8 +79,8 @@ class Stack:
     def __init__(self, mode, inputs, hidden, layers, bias, directions, projection, dropout, dtype):
         self.rnn, self.dtype, self.hidden = _pointer(), dtype, hidden
         _create(None, byref(Config(
-            inputs, hidden, layers, DTYPES[dtype], CELLS[mode], BIAS_DOUBLE if bias else BIAS_NONE,
-            directions, projection, dropout)), byref(self.rnn))
+            inputs, hidden, layers, DTYPES[dtype], CELLS[mode], BIAS[bias], directions, projection,
+            dropout)), byref(self.rnn))
         weakref.finalize(self, _destroy, self.rnn)
         layout = _layout_of(self.rnn)
         self.layout, self.has_cells, self.drops = layout.contents, mode == "LSTM", dropout > 0
@@ -169,7 +169,7 @@ def _reorder(states, order):
 
 
 class _Mixin:
-    """What is ours in the three modules, before PyTorch's own class in the order of look-up.
+    """What is ours in LSTM, GRU and RNN, before PyTorch's own class in the order of look-up.
     `_forward` is that class's forward(), by a name that torch.compile can follow."""
 
     def _stack(self):
@@ -256,19 +256,7 @@ class _Mixin:
         return y.transpose(0, 1) if is_swapped else y, *states[:len(widths)]
 
 
-class LSTM(_Mixin, nn.LSTM):
-    """torch.nn.LSTM, on the CPU by ashlar."""
-
-    _forward = nn.LSTM.forward
-
-
-class GRU(_Mixin, nn.GRU):
-    """torch.nn.GRU, on the CPU by ashlar."""
-
-    _forward = nn.GRU.forward
-
-
-class RNN(_Mixin, nn.RNN):
-    """torch.nn.RNN, on the CPU by ashlar."""
-
-    _forward = nn.RNN.forward
+LSTM, GRU, RNN = (
+    type(base.__name__, (_Mixin, base), {
+        "_forward": base.forward, "__doc__": "torch.nn.%s, on the CPU by ashlar." % base.__name__})
+    for base in (nn.LSTM, nn.GRU, nn.RNN))

@@ -1,4 +1,4 @@
-"""_optimizers - PyTorch's optimizers over an arena: one pass of libashlar's, with clipping in it."""
+"""_optimizers - PyTorch's optimizers over an arena: a pass of libashlar's, with clipping in it."""
 
 import collections
 import ctypes
@@ -21,7 +21,8 @@ REFUSED = "maximize", "capturable", "differentiable", "amsgrad", "centered"
 ALWAYS = 2 ** 64 - 1  # ASHLAR_UPDATED_ALWAYS
 _pointer, _size = ctypes.c_void_p, ctypes.c_size_t
 
-_TensorOptions = structure("bool is_frozen has_no_decay is_elementwise; double rate_scale decay_scale")
+_TensorOptions = structure("bool is_frozen has_no_decay is_elementwise;"
+                           "double rate_scale decay_scale")
 _TensorSpec = structure("string name; int dtype; size rank shape[4] group_offset")
 _ArenaInfo = structure("size tensor_count elements; unsigned regions; pointer allocator;"
                        "size bucket_count region_bytes[6]")
@@ -110,8 +111,9 @@ class _Native:
         return state, [state.step if n == ALWAYS else n for n in updates]
 
     def put_state(self, state, updates):
-        listed = (ctypes.c_uint64 * len(updates))(*(ALWAYS if n == state.step else n for n in updates))
-        _put_state(self.optimizer, byref(state), listed, self.stream())
+        updates = [ALWAYS if n == state.step else n for n in updates]
+        _put_state(self.optimizer, byref(state), (ctypes.c_uint64 * len(updates))(*updates),
+                   self.stream())
 
     def view(self, region, i):
         """Parameter i's moment or master, as a tensor; None: it has none."""
@@ -195,10 +197,11 @@ class _Pass:
 
     def _follow(self):
         """Make the groups' present values libashlar's; returns the rate that its scales refer to."""
-        groups, kind = self.param_groups, type(self).__name__
+        groups, kind = self.param_groups, type(self).__name__.upper()
+        kind = "ADAMW" if groups[0].get("decoupled_weight_decay") else kind
         shared, *others = map(self._shared, groups)
         for key in (key for other in others for key in shared if other[key] != shared[key]):
-            raise ValueError("%s: groups may differ in lr and weight_decay, but not in %s" % (kind, key))
+            raise ValueError("groups may differ in lr and weight_decay, but not in %s" % key)
         rates, decays = ([float(group[key]) for group in groups] for key in ("lr", "weight_decay"))
         frozen = [not place.parameter.requires_grad or place.parameter.grad is None
                   for place in self._arena.places]
@@ -207,8 +210,8 @@ class _Pass:
             return rate
         options = [(True, False, False, 1, 1)] * len(frozen)
         for group, its_rate, its_decay in zip(groups, rates, decays):
-            # A scale of 0 would stand for 1; 1e-300 leaves no rate in any type. Digits beyond those of
-            # a rate would change with each step of a schedule.
+            # A scale of 0 would stand for 1; 1e-300 leaves no rate in any type. Digits beyond a
+            # rate's own would change with each step of a schedule.
             scales = (float("%.12g" % (its_rate / rate if rate else 1)) or 1e-300,
                       float("%.12g" % (its_decay / decay if decay else 1)))
             for i in (self._index[id(p)] for p in group["params"] if p.numel()):
@@ -222,7 +225,7 @@ class _Pass:
             regions = {region for place in self._arena.places
                        for region in self._names(place).values()} | {MASTER}
             self._native.open(_Config(
-                KINDS.index("ADAMW" if groups[0].get("decoupled_weight_decay") else kind.upper()), True, learning_rate=1, scale_interval=2000,
+                KINDS.index(kind), True, learning_rate=1, scale_interval=2000,
                 scale_growth=2, scale_backoff=0.5, **config), regions - {None})
             self._config = config
         self._followed = rates, decays, frozen, shared
@@ -287,10 +290,9 @@ class _Pass:
 
     def _views(self, i):
         """The tensors of a parameter's state, by PyTorch's names."""
-        named = {**self._names(self._arena.places[i]), "master": MASTER}
-        views = {name: self._native.view(region, i) for name, region in named.items()
-                 if region is not None}
-        return {name: view for name, view in views.items() if name and view is not None}
+        names = {**self._names(self._arena.places[i]), "master": MASTER, "room": None}
+        return {name: view for name, region in names.items() if region is not None
+                for view in [self._native.view(region, i)] if view is not None}
 
     def state_dict(self):
         state, updates = self._native.state()
@@ -325,27 +327,17 @@ class _Pass:
         self._note_versions()
 
 
-class Adam(_Pass, torch.optim.Adam):
-    __doc__ = _Pass.__doc__
-    state_names = {"step": None, "exp_avg": MOMENT1, "exp_avg_sq": MOMENT2}
+def _over(base, **state_names):
+    return type(base.__name__, (_Pass, base), {"__doc__": _Pass.__doc__, "state_names": state_names})
 
 
-class AdamW(_Pass, torch.optim.AdamW):
-    __doc__, state_names = _Pass.__doc__, Adam.state_names
+Adam = _over(torch.optim.Adam, step=None, exp_avg=MOMENT1, exp_avg_sq=MOMENT2)
+AdamW = _over(torch.optim.AdamW, **Adam.state_names)
+SGD = _over(torch.optim.SGD, momentum_buffer=MOMENT1)
+RMSprop = _over(torch.optim.RMSprop, step=None, square_avg=MOMENT2, momentum_buffer=MOMENT1)
 
 
-class SGD(_Pass, torch.optim.SGD):
-    __doc__, state_names = _Pass.__doc__, {"momentum_buffer": MOMENT1}
-
-
-class RMSprop(_Pass, torch.optim.RMSprop):
-    __doc__ = _Pass.__doc__
-    state_names = {"step": None, "square_avg": MOMENT2, "momentum_buffer": MOMENT1}
-
-
-class Adagrad(_Pass, torch.optim.Adagrad):
-    __doc__, state_names = _Pass.__doc__, {"step": None, "sum": MOMENT2}
-
+class Adagrad(_over(torch.optim.Adagrad, step=None, sum=MOMENT2)):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         self.state.clear()
@@ -363,8 +355,7 @@ class _MuonGroups(torch.optim.Optimizer):
                                   if name not in ("self", "params", "__class__")})
 
 
-class Muon(_Pass, _MuonGroups):
-    __doc__, state_names = _Pass.__doc__, {"momentum_buffer": MOMENT1, "": MOMENT2}
+class Muon(_over(_MuonGroups, momentum_buffer=MOMENT1, room=MOMENT2)):
     fields = {"momentum": "momentum", "nesterov": "nesterov", "adamw_eps": "epsilon",
               "eps": "ns_epsilon", "ns_steps": "ns_steps"}
 

@@ -7,8 +7,8 @@ from ._contiguous import Arena, contiguous
 
 
 class DataParallel(torch.nn.Module):
-    """torch.nn.DataParallel, whose replicas stay: one copy refreshes each when the module has changed,
-    and behind a backward pass one addition for each type brings its gradients back.
+    """torch.nn.DataParallel, whose replicas stay: one copy refreshes each when the module has
+    changed, and behind a backward pass one addition for each type brings its gradients back.
 
         parallel = DataParallel(module, ["cuda:0", "cuda:1"])  # or its arena, which is on the first
         optimizer = AdamW(parallel.arena)
@@ -31,7 +31,7 @@ class DataParallel(torch.nn.Module):
         moved, had, self._is_due = self.arena.settle(), self._state, False
         self._state = self.arena.state()
         for replica in self.arenas[1:] if moved or self._state != had else ():
-            replica.refresh(self.arena)  # not behind another forward(): backward() needs what is there
+            replica.refresh(self.arena)  # not always: a backward pass may need what is there
         for i, (arena, _) in enumerate(zip(self.arenas, tensors[0].chunk(count, self.dim))):
             own, named = pytree.tree_map(lambda t: t.chunk(count, self.dim)[i].to(
                 arena.values.device, non_blocking=True) if torch.is_tensor(t) else t, (args, kwargs))
