@@ -139,9 +139,9 @@ def _find_groups(module, named):
 
 
 class Arena:
-    """All parameters of a module, and their gradients, as views into one range each: in the module's
-    order, type by type, recurrent layers in cuDNN's order. Parameters stay the same objects, with
-    their values, names and hooks.
+    """All parameters of a module, and their gradients, as views into one range each: type by type
+    in the module's order, recurrent layers in cuDNN's. Parameters stay the same objects, with their
+    values, names and hooks.
 
     `module`; `values` and `gradients`, the two ranges, as bytes; `ranges`: by type, from which byte
     to which; `groups` and `places`, in the order of addresses."""
@@ -218,7 +218,7 @@ class Arena:
         self._raise(self._defects()[0], "call contiguous(module) again")
 
     def check(self, mend=False):
-        """Raise Moved, with the names, if a parameter or gradient no longer lies in the arena. mend:
+        """Raise Moved, with names, if a parameter or gradient no longer lies in the arena. mend:
         call mend(), and raise only where that cannot help."""
         self.mend() if mend else self.check_fits()
         self._raise(self._defects()[1], "mend() puts it back")
@@ -247,7 +247,7 @@ class Arena:
 
     def zero_grad(self, places=None):
         """Fill all gradients with zeros, in one pass, or those of `places`."""
-        if places is None:
+        if places is None or len(places) == len(self.places):
             self.gradients.zero_()
         else:
             torch._foreach_zero_([place.gradient for place in places])

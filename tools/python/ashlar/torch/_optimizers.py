@@ -138,8 +138,8 @@ class _Pass:
     zero_gradients   step() leaves gradients that are 0, so that no zero_grad() is needed
 
     Groups may differ in lr and weight_decay. A step with a gradient that is not finite is skipped.
-    Muon updates matrices; what has another rank, and groups with elementwise=True, for embeddings and
-    output layers, are updated as by AdamW, with betas and adamw_eps.
+    Muon updates matrices; what has another rank, and groups with elementwise=True, for embeddings
+    and output layers, are updated as by AdamW, with betas and adamw_eps.
     """
 
     fields = {"momentum": "momentum", "dampening": "dampening", "nesterov": "nesterov",
@@ -151,10 +151,10 @@ class _Pass:
         self._arena, self._zero_gradients = arena, zero_gradients
         self._limits = {"clip_norm": clip_norm, "loss_scale": loss_scale}
         self._index = {id(place.parameter): i for i, place in enumerate(arena.places)}
-        self._versions, self._set, self._config, self._followed = {}, {}, None, None
+        self._set, self._config, self._followed = {}, None, None
         arena.check(mend=True)
-        self._narrow = [i for i, place in enumerate(arena.places)
-                        if place.value.dtype in (torch.float16, torch.bfloat16)]
+        self._versions = {i: None for i, place in enumerate(arena.places)  # of what has a master
+                          if place.value.dtype in (torch.float16, torch.bfloat16)}
         self._native = _Native(arena)
         options.update({} if lr is None else {"lr": lr})
         super().__init__([place.parameter for place in arena.places] if params is None else params,
@@ -196,7 +196,7 @@ class _Pass:
         return shared
 
     def _follow(self):
-        """Make the groups' present values libashlar's; returns the rate that its scales refer to."""
+        """Make the groups' present values libashlar's; returns the rate that scales refer to."""
         groups, kind = self.param_groups, type(self).__name__.upper()
         kind = "ADAMW" if groups[0].get("decoupled_weight_decay") else kind
         shared, *others = map(self._shared, groups)
@@ -240,18 +240,18 @@ class _Pass:
             warnings.warn("ashlar: %d parameters or gradients of the arena lay elsewhere and were "
                           "copied, that of %s first: call optimizer.zero_grad(), not module."
                           "zero_grad()" % (len(moved), moved[0].name), stacklevel=3)
-        for i in self._narrow:
-            if self._versions.get(i) != self._arena.places[i].parameter._version:
+        for i, version in self._versions.items():
+            if version != self._arena.places[i].parameter._version:
                 self._native.view(MASTER, i).copy_(self._arena.places[i].parameter)
 
     @torch.no_grad()
     def step(self, closure=None, *, gradient_scale=1.0):
-        """One step. gradient_scale multiplies the gradients: 1 / micro-batches after accumulation."""
+        """One step. gradient_scale multiplies gradients: 1 / micro-batches after accumulation."""
         with torch.enable_grad():
             loss = None if closure is None else closure()
         self._mend()
         native, rate = self._native, self._follow()
-        zeroes = self._zero_gradients and self._has_all()
+        zeroes = self._zero_gradients and len(self._indices()) == len(self._arena.places)
         lend_threads(torch.get_num_threads())
         _step(native.optimizer, byref(_Call(
             learning_rate=rate, gradient_scale=gradient_scale, zero_gradients=zeroes)),
@@ -267,15 +267,11 @@ class _Pass:
         return loss
 
     def _note_versions(self):
-        self._versions = {i: self._arena.places[i].parameter._version for i in self._narrow}
-
-    def _has_all(self):
-        return len(self._indices()) == len(self._arena.places)
+        self._versions = {i: self._arena.places[i].parameter._version for i in self._versions}
 
     def zero_grad(self, set_to_none=False):
         """Fill the gradients with zeros, in one pass; they are never set to None."""
-        self._arena.zero_grad(None if self._has_all() else [
-            self._arena.places[i] for i in self._indices()])
+        self._arena.zero_grad([self._arena.places[i] for i in self._indices()])
 
     def scale(self, loss):
         """The loss, multiplied by the loss scale: what to call backward() on."""
@@ -328,7 +324,8 @@ class _Pass:
 
 
 def _over(base, **state_names):
-    return type(base.__name__, (_Pass, base), {"__doc__": _Pass.__doc__, "state_names": state_names})
+    return type(base.__name__, (_Pass, base), {
+        "__doc__": _Pass.__doc__, "state_names": state_names})
 
 
 Adam = _over(torch.optim.Adam, step=None, exp_avg=MOMENT1, exp_avg_sq=MOMENT2)

@@ -23,8 +23,8 @@ class DataParallel(torch.nn.Module):
         self.arenas = [arena, *map(arena.replicate, devices[1:])]
         self.module, self.dim, self._state, self._is_due = arena.module, dim, None, False
 
-    def forward(self, *args, **kwargs):
-        tensors = [*filter(torch.is_tensor, pytree.tree_flatten((args, kwargs))[0])]
+    def forward(self, *args, **named):
+        tensors = [*filter(torch.is_tensor, pytree.tree_flatten((args, named))[0])]
         sizes, count, results = {t.size(self.dim) for t in tensors}, len(self.arenas), []
         if len(sizes) != 1:
             raise ValueError("DataParallel: give tensors of one size, not %s" % sorted(sizes))
@@ -33,10 +33,10 @@ class DataParallel(torch.nn.Module):
         for replica in self.arenas[1:] if moved or self._state != had else ():
             replica.refresh(self.arena)  # not always: a backward pass may need what is there
         for i, (arena, _) in enumerate(zip(self.arenas, tensors[0].chunk(count, self.dim))):
-            own, named = pytree.tree_map(lambda t: t.chunk(count, self.dim)[i].to(
-                arena.values.device, non_blocking=True) if torch.is_tensor(t) else t, (args, kwargs))
+            own, more = pytree.tree_map(lambda t: t.chunk(count, self.dim)[i].to(
+                arena.values.device, non_blocking=True) if torch.is_tensor(t) else t, (args, named))
             with torch.cuda.device(arena.values.get_device()):  # of a CPU -1, which changes nothing
-                results.append(arena.module(*own, **named))
+                results.append(arena.module(*own, **more))
         return pytree.tree_map(self._join, *results)
 
     def _join(self, first, *others):
