@@ -261,8 +261,12 @@ class Arena:
 
     def changed(self):
         """Let autograd know that all parameters were written to."""
-        for place in self.places:  # before PyTorch 2.5 it takes no list
-            torch.autograd.graph.increment_version(place.parameter)
+        parameters = [place.parameter for place in self.places]
+        try:
+            torch.autograd.graph.increment_version(parameters)
+        except RuntimeError:  # PyTorch 2.4 takes one at a time
+            for p in parameters:
+                torch.autograd.graph.increment_version(p)
 
     def replicate(self, device):
         """An arena of a copy of the module on `device`, for refresh()."""
