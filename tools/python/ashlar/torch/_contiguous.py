@@ -173,8 +173,8 @@ class Arena:
         """Copy values and gradients that lie elsewhere into their places; returns these places."""
         moved = [place for place in self.places if not place.lies_here() or (
             place.parameter.grad is not None and place.parameter.grad is not place.gradient)]
-        if moved:
-            self.check_fits()
+        if moved and self._defects()[0]:
+            self.check()
         for place in moved:
             p = place.parameter
             if not place.lies_here():
@@ -207,30 +207,23 @@ class Arena:
                 moved.append("the gradient of %s lies outside" % name)
         return unfit, moved
 
-    @staticmethod
-    def _raise(lines, remedy):
-        if lines:
-            more = " and %d more" % (len(lines) - SHOWN) if len(lines) > SHOWN else ""
-            raise Moved("arena: %s%s; %s" % ("; ".join(lines[:SHOWN]), more, remedy))
-
-    def check_fits(self):
-        """Raise Moved if the module has other parameters than the arena, or one another type."""
-        self._raise(self._defects()[0], "call contiguous(module) again")
-
     def check(self, mend=False):
         """Raise Moved, with names, if a parameter or gradient no longer lies in the arena. mend:
-        call mend(), and raise only where that cannot help."""
-        self.mend() if mend else self.check_fits()
-        self._raise(self._defects()[1], "mend() puts it back")
-
-    def mend(self):
-        """Copy values and gradients that lie elsewhere into their places, make gradients that were
-        set to None zeros, and return a line for each. Moved: one does not fit any more."""
-        self.check_fits()
-        moved = self._defects()[1]
+        copy back what lies elsewhere, make gradients that were set to None zeros, and return a line
+        for each; raise only where that cannot help."""
+        unfit, moved = self._defects()
+        lines = unfit or moved
+        if unfit or moved and not mend:
+            more = " and %d more" % (len(lines) - SHOWN) if len(lines) > SHOWN else ""
+            raise Moved("arena: %s%s; %s" % ("; ".join(lines[:SHOWN]), more, "mend() puts it back"
+                                             if lines is moved else "call contiguous(module) again"))
         self.settle()
         self.put_back()
         return moved
+
+    def mend(self):
+        """check(mend=True)"""
+        return self.check(mend=True)
 
     def flat(self):
         """One Parameter for each type, with its gradient: for any optimizer that treats elements
