@@ -303,8 +303,88 @@ def data_parallel_steps_of_two_replicas_are_those_of_the_whole_batch():
     for part, m in ((x[:3], arena.module), (x[3:], replica.module)):
         (m(part).sum() / 6).backward()
     arena.add_gradients(replica)
+    assert not replica.gradients.any()
     (whole(x).sum() / 6).backward()
     assert all(same(p.grad, q.grad, 1e-6) for p, q in zip(module.parameters(), whole.parameters()))
+
+
+class Branches(nn.Module):
+    """Two inputs, of which one may miss, a buffer, and results of several kinds."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.norm = nn.LSTM(4, 6, batch_first=True), nn.BatchNorm1d(6, momentum=0.1)
+        self.head, self.frozen = nn.Linear(6, 2), nn.Linear(6, 2).requires_grad_(False)
+
+    def forward(self, x, shift=None, factor=1.0):
+        y = self.norm(self.rnn(x)[0][:, -1])
+        y = y if shift is None else y + shift[:, None]
+        return {"y": factor * self.head(y), "more": (self.frozen(y).sum(), x.shape[1])}
+
+
+def parallel_losses(model, optimizer, norm):
+    """Of 6 steps: two forward passes before a backward pass, and steps with several passes."""
+    losses = []
+    for seed in range(6):
+        norm.train(False)  # its statistics would be those of a piece
+        draw = torch.Generator().manual_seed(seed)
+        x, shift = torch.randn(7, 3, 4, generator=draw), torch.randn(7, generator=draw)
+        first, second = model(x, shift, factor=2.0), model(x)
+        assert first["more"][1] == 3
+        loss = first["y"].square().mean() + (second["y"] * second["y"].detach()).mean()
+        (loss + first["more"][0].sum() / 100).backward()
+        model(x[:1])["y"].mean().backward()  # fewer rows than devices, and a second backward pass
+        with torch.no_grad():
+            norm.running_mean.add_(0.1)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+@case
+def data_parallel_trains_as_the_module_alone():
+    module = Branches()
+    other = copy.deepcopy(module)
+    wanted = parallel_losses(other, torch.optim.AdamW(
+        [p for p in other.parameters() if p.requires_grad], 1e-2), other.norm)
+    for make in (lambda p: ashlar.torch.AdamW(p.arena, 1e-2),
+                 lambda p: torch.optim.AdamW([q for q in p.parameters() if q.requires_grad], 1e-2)):
+        parallel = ashlar.torch.DataParallel(copy.deepcopy(module), ["cpu"] * 3)
+        places = [arena.values.data_ptr() for arena in parallel.arenas]
+        replicas, add = [], parallel.arena.add_gradients
+        parallel.arena.add_gradients = lambda replica: (replicas.append(replica), add(replica))
+        losses = parallel_losses(parallel, make(parallel), parallel.module.norm)
+        assert replicas == 12 * parallel.arenas[1:]  # of two backward passes in each of 6 steps
+        assert same(losses, wanted, 1e-6), (losses, wanted)
+        assert all(same(p, q, 1e-6) for p, q in zip(parallel.parameters(), other.parameters()))
+        assert [arena.values.data_ptr() for arena in parallel.arenas] == places
+        for arena in parallel.arenas:
+            arena.check(mend=True)
+        assert set(parallel.state_dict()) == {"module." + name for name in other.state_dict()}
+
+
+@case
+def data_parallel_follows_its_module_and_refuses_what_it_cannot_cut():
+    parallel = ashlar.torch.DataParallel(nn.Sequential(nn.Linear(4, 4), nn.Dropout()), ["cpu"] * 2)
+    linear, x = parallel.module[0], torch.randn(4, 4)
+    parallel.eval()
+    with torch.no_grad():
+        linear.bias.zero_()
+    parallel(x)
+    linear.weight.data = torch.eye(4)  # outside, without a trace in its version
+    assert torch.equal(parallel(x), x)
+    linear.bias.requires_grad_(False)
+    parallel(x).sum().backward()
+    assert same(linear.weight.grad, x.sum(0).expand(4, 4), 1e-6)
+    assert not linear.bias.grad.any()
+    linear.weight.grad = None
+    parallel(x).sum().backward()
+    assert same(linear.weight.grad, x.sum(0).expand(4, 4), 1e-6)
+    parallel.arena.check()
+    assert "one size, not [1, 4]" in refusal(ValueError, parallel, x, x[:1])
+    assert "not []" in refusal(ValueError, parallel)
+    assert "first device, meta" in refusal(ValueError, ashlar.torch.DataParallel, linear, ["meta"])
 
 
 @case
@@ -326,7 +406,7 @@ def an_optimizer_of_pytorchs_runs_over_the_flat_range():
 def what_the_page_prints_runs():
     with open(SOURCE + "/docs/pytorch.md") as page:
         blocks = re.findall(r"^```python\n(.*?)^```", page.read(), re.M | re.S)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     names = {}
     for block in blocks:
         exec(block, names)

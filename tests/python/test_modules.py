@@ -6,8 +6,9 @@ import torch
 from training import KINDS, STEPS, TOLERANCE, Recurrent, Rows, compare
 
 # Muon rounds to bf16, here and there: where the last bit of a product decides between two of its values
-# an element's direction changes by 1/256.
-TOLERANCES = {"Muon": 5e-3}
+# an element's direction changes by 1/256. With oneDNN for AVX2 in the place of AVX-512 PyTorch differs
+# from itself by 9e-5 after these steps.
+TOLERANCES = {"Muon": 5e-4}
 if hasattr(torch.optim, "Muon"):
     KINDS["Muon"] = {"lr": 1e-3, "weight_decay": 0.1}, {"lr": 3e-4, "weight_decay": 0.01}
 

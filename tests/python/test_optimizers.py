@@ -64,7 +64,7 @@ def muon_trains_matrices_like_pytorchs():
                 optimizer.zero_grad()
             # Both round to bf16: at an edge between two of its values the last bit of a product
             # decides, which changes an element by 1/256, and later gradients.
-            assert alike(module, other, 1e-5 if seed == 0 else 2e-3), seed
+            assert alike(module, other, 2e-4 if seed == 0 else 1e-3), seed
         muon, = theirs.parts
         muon.load_state_dict(ours.state_dict())
         ours.load_state_dict(muon.state_dict())

@@ -1,1 +1,1 @@
-"""ashlar - device memory, weight arenas and recurrent layers; ashlar.torch has what PyTorch uses."""
+"""ashlar - device memory, weight arenas, recurrent layers; ashlar.torch has what PyTorch uses."""

@@ -13,3 +13,4 @@ from ashlar_torch import forget_stream, pool, stats, use
 from ._contiguous import Arena, Moved, contiguous
 from ._layers import GRU, LSTM, RNN
 from ._optimizers import SGD, Adagrad, Adam, AdamW, Muon, RMSprop
+from ._parallel import DataParallel

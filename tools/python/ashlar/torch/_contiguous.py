@@ -16,7 +16,7 @@ class Moved(RuntimeError):
 # ---- recurrent layers ----
 
 def _packed_order(rnn):
-    """[(parameter, offset)] of a recurrent layer's weights in cuDNN's order, and the elements of all:
+    """[(parameter, offset)] of a recurrent layer's weights in cuDNN's order, and all elements:
     the matrices of all layers and directions, then all biases, for which cuDNN leaves room where
     there are none. None: its weights are not all parameters of their own, of one type."""
     names = [name for names in rnn._all_weights for name in names]
@@ -139,8 +139,12 @@ def _find_groups(module, named):
 
 
 class Arena:
-    """What contiguous() returns. `module`; `values` and `gradients`, the two ranges, as bytes;
-    `ranges`: by type, from which byte to which; `groups` and `places`, in the order of addresses."""
+    """All parameters of a module, and their gradients, as views into one range each: type by type
+    in the module's order, recurrent layers in cuDNN's. Parameters stay the same objects, with their
+    values, names and hooks.
+
+    `module`; `values` and `gradients`, the two ranges, as bytes; `ranges`: by type, from which byte
+    to which; `groups` and `places`, in the order of addresses."""
 
     def __init__(self, module):
         named = list(module.named_parameters())
@@ -169,8 +173,8 @@ class Arena:
         """Copy values and gradients that lie elsewhere into their places; returns these places."""
         moved = [place for place in self.places if not place.lies_here() or (
             place.parameter.grad is not None and place.parameter.grad is not place.gradient)]
-        if moved:
-            self.check_fits()
+        if moved and self._defects()[0]:
+            self.check()
         for place in moved:
             p = place.parameter
             if not place.lies_here():
@@ -182,7 +186,7 @@ class Arena:
         return moved
 
     def _defects(self):
-        """What is not as contiguous() left it: lines for what mend() cannot help with, and others."""
+        """What is not as contiguous() left it: lines for what mend() cannot mend, and others."""
         known, unfit, moved = {place.name: place for place in self.places}, [], []
         now = {name: p for name, p in self.module.named_parameters() if p.numel()}
         for name in {**known, **now}:
@@ -203,38 +207,31 @@ class Arena:
                 moved.append("the gradient of %s lies outside" % name)
         return unfit, moved
 
-    @staticmethod
-    def _raise(lines, remedy):
-        if lines:
-            more = " and %d more" % (len(lines) - SHOWN) if len(lines) > SHOWN else ""
-            raise Moved("arena: %s%s; %s" % ("; ".join(lines[:SHOWN]), more, remedy))
-
-    def check_fits(self):
-        """Raise Moved if the module has other parameters than the arena, or one has another type."""
-        self._raise(self._defects()[0], "call contiguous(module) again")
-
     def check(self, mend=False):
-        """Raise Moved if a parameter or gradient of the module no longer lies in the arena, with the
-        names. mend: call mend(), and raise only where that cannot help."""
-        self.mend() if mend else self.check_fits()
-        self._raise(self._defects()[1], "mend() puts it back")
-
-    def mend(self):
-        """Copy values and gradients that lie elsewhere into their places, make gradients that were
-        set to None zeros, and return a line for each. Moved: one does not fit any more."""
-        self.check_fits()
-        moved = self._defects()[1]
+        """Raise Moved, with names, if a parameter or gradient no longer lies in the arena. mend:
+        copy back what lies elsewhere, make gradients that were set to None zeros, and return a line
+        for each; raise only where that cannot help."""
+        unfit, moved = self._defects()
+        lines = unfit or moved
+        if unfit or moved and not mend:
+            more = " and %d more" % (len(lines) - SHOWN) if len(lines) > SHOWN else ""
+            raise Moved("arena: %s%s; %s" % ("; ".join(lines[:SHOWN]), more, "mend() puts it back"
+                                             if lines is moved else "call contiguous(module) again"))
         self.settle()
         self.put_back()
         return moved
 
+    def mend(self):
+        """check(mend=True)"""
+        return self.check(mend=True)
+
     def flat(self):
-        """One Parameter for each type, with its gradient: for any optimizer that treats elements one
-        by one. The padding between parameters is 0, and so is its gradient."""
+        """One Parameter for each type, with its gradient: for any optimizer that treats elements
+        one by one. The padding between parameters is 0, and so is its gradient."""
         for place in self.places:
             if not place.parameter.requires_grad:
-                raise ValueError("flat: %s requires no gradient, and would be updated with the rest; "
-                                 "take ashlar.torch's optimizers" % place.name)
+                raise ValueError("flat: %s requires no gradient, and would be updated with the "
+                                 "rest; take ashlar.torch's optimizers" % place.name)
         result = []
         for dtype, (begin, end) in self.ranges.items():
             result.append(nn.Parameter(self.values[begin:end].view(dtype)))
@@ -243,7 +240,7 @@ class Arena:
 
     def zero_grad(self, places=None):
         """Fill all gradients with zeros, in one pass, or those of `places`."""
-        if places is None:
+        if places is None or len(places) == len(self.places):
             self.gradients.zero_()
         else:
             torch._foreach_zero_([place.gradient for place in places])
@@ -257,30 +254,48 @@ class Arena:
 
     def changed(self):
         """Let autograd know that all parameters were written to."""
-        for place in self.places:  # before PyTorch 2.5 it takes no list
-            torch.autograd.graph.increment_version(place.parameter)
+        parameters = [place.parameter for place in self.places]
+        try:
+            torch.autograd.graph.increment_version(parameters)
+        except RuntimeError:  # PyTorch 2.4 takes one at a time
+            for p in parameters:
+                torch.autograd.graph.increment_version(p)
 
     def replicate(self, device):
         """An arena of a copy of the module on `device`, for refresh()."""
         return Arena(copy.deepcopy(self.module).to(device))
 
+    def state(self):
+        """What refresh() takes over, in numbers that differ from others if it has changed."""
+        tensors = (*self.module.parameters(), *self.module.buffers())
+        return ([(t._version, t.requires_grad) for t in tensors],
+                [layer.training for layer in self.module.modules()])
+
+    @torch.no_grad()
     def refresh(self, source):
-        """Make the parameters those of `source`, an arena of an equal module, by one copy."""
+        """Make parameters, by one copy, buffers, and what is frozen or in training, those of
+        `source`, an arena of an equal module."""
         if [(g.begin, g.bytes, g.dtype) for g in self.groups] != [
                 (g.begin, g.bytes, g.dtype) for g in source.groups]:
             raise ValueError("refresh: the arenas differ; make one by replicate()")
         self.values.copy_(source.values, non_blocking=True)
+        ours, theirs = self.module, source.module
+        for own, other in zip(ours.parameters(), theirs.parameters()):
+            own.requires_grad_(other.requires_grad)
+        for own, other in zip(ours.buffers(), theirs.buffers()):
+            own.copy_(other, non_blocking=True)
+        for own, other in zip(ours.modules(), theirs.modules()):
+            own.training = other.training
         self.changed()
 
     def add_gradients(self, replica):
-        """Add a replica's gradients to those here, by one copy and one addition for each type."""
+        """Add a replica's gradients to those here, by one copy and one addition for each type, and
+        leave zeros there."""
+        replica.settle()
         theirs = replica.gradients.to(self.gradients.device, non_blocking=True)
         for dtype, (begin, end) in self.ranges.items():
             self.gradients[begin:end].view(dtype).add_(theirs[begin:end].view(dtype))
+        replica.zero_grad()
 
 
-def contiguous(module):
-    """Lay all parameters of a module, and their gradients, into one range each, where they are views:
-    in the module's order, type by type, recurrent layers in cuDNN's order. The parameters stay the
-    same objects, with their values, names and hooks. Returns the Arena."""
-    return Arena(module)
+contiguous = Arena

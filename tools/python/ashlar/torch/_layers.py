@@ -1,6 +1,6 @@
 """_layers - nn.LSTM, nn.GRU and nn.RNN, computed on the CPU by ashlar's passes.
 
-Constructors, parameters, state_dict, and what forward() takes and returns are PyTorch's. What ashlar
+Constructors, parameters, state_dict, what forward() takes and returns are PyTorch's. What ashlar
 does not compute (other devices and types, autocast, dropout=1, empty batches, what torch.compile or
 torch.jit traces) goes to PyTorch's own forward().
 """
@@ -9,6 +9,7 @@ import ctypes
 import functools
 import sys
 import weakref
+from ctypes import byref
 
 import torch
 from torch import nn
@@ -20,40 +21,35 @@ from .._library import function, lend_threads, structure
 
 DTYPES = {torch.float32: 0, torch.float64: 1}
 CELLS = {"LSTM": 0, "GRU": 1, "RNN_TANH": 2, "RNN_RELU": 3}
-BIAS_DOUBLE, BIAS_NONE = 0, 1
+BIAS = {True: 0, False: 1}  # double, none
 W, R, BW, BR, WP = range(5)
 
-_size, _int, _bool, _pointer = ctypes.c_size_t, ctypes.c_int, ctypes.c_bool, ctypes.c_void_p
+_size, _pointer = ctypes.c_size_t, ctypes.c_void_p
+_CONFIG = ("size input hidden layers; int dtype cell bias; size directions projection;"
+           "double dropout; int math algorithm")
+Config, View = structure(_CONFIG), structure("size offset rows cols")
+Layout = structure(_CONFIG + "; size gates state output pseudo_layers elements")
+Batch = structure("size steps batch; pointer lengths; bool dropout_restarts; u64 dropout_seed;"
+                  "size dropout_first dropout_stride; bool padding_is_free is_packed")
+Buffers = structure(
+    "pointer reserve work x hx cx weights y hy cy dy dhy dcy dx dhx dcx dweights prepared")
 
-Config = structure(input=_size, hidden=_size, layers=_size, dtype=_int, cell=_int, bias=_int,
-                    directions=_size, projection=_size, dropout=ctypes.c_double, math=_int,
-                    algorithm=_int)
-View = structure(offset=_size, rows=_size, cols=_size)
-Layout = structure(config=Config, gates=_size, state=_size, output=_size, pseudo_layers=_size,
-                    elements=_size)
-Batch = structure(steps=_size, batch=_size, lengths=_pointer, dropout_restarts=_bool,
-                   dropout_seed=ctypes.c_uint64, dropout_first=_size, dropout_stride=_size,
-                   padding_is_free=_bool, is_packed=_bool)
-Buffers = structure(**dict.fromkeys(
-    "reserve work x hx cx weights y hy cy dy dhy dcy dx dhx dcx dweights prepared".split(),
-    _pointer))
-
-_create = function("ashlar_rnn_create", _pointer, ctypes.POINTER(Config), ctypes.POINTER(_pointer))
-_destroy = function("ashlar_rnn_destroy", _pointer, result=None)
-_layout_of = function("ashlar_rnn_layout_of", _pointer, result=ctypes.POINTER(Layout))
-_layout_view = function("ashlar_rnn_layout_view", _pointer, _size, _int, result=View)
-_sizes = function("ashlar_rnn_sizes", _pointer, _size, _size, _bool, *[ctypes.POINTER(_size)] * 2)
+_create = function("rnn_create", "pointer pointer pointer")
+_destroy = function("rnn_destroy", "pointer", "void")
+_layout_of = function("rnn_layout_of", "pointer", ctypes.POINTER(Layout))
+_layout_view = function("rnn_layout_view", "pointer size int", View)
+_sizes = function("rnn_sizes", "pointer size size bool pointer pointer")
 _forward, _backward_data, _backward_weights = (
-    function(name, _pointer, ctypes.POINTER(Batch), ctypes.POINTER(Buffers), _pointer)
-    for name in ("ashlar_rnn_forward", "ashlar_rnn_backward_data", "ashlar_rnn_backward_weights"))
+    function("rnn_" + name, "pointer pointer pointer pointer")
+    for name in ("forward", "backward_data", "backward_weights"))
 
 
 # ---- a stack's passes over tensors ----
 
 def _unseen(function):
-    """The function, which torch.compile() must not trace for its ctypes; some versions of PyTorch call
-    forward() as it is and trace what that calls. The compiler takes seconds to import: nothing asks
-    for it before the program does."""
+    """The function, which torch.compile() must not trace for its ctypes; some versions of PyTorch
+    call forward() as it is and trace what that calls. The compiler takes seconds to import, and is
+    not before the program uses it."""
     hidden = torch._disable_dynamo(function)
 
     @functools.wraps(function)
@@ -82,10 +78,9 @@ class Stack:
 
     def __init__(self, mode, inputs, hidden, layers, bias, directions, projection, dropout, dtype):
         self.rnn, self.dtype, self.hidden = _pointer(), dtype, hidden
-        _create(None, Config(
-            input=inputs, hidden=hidden, layers=layers, dtype=DTYPES[dtype], cell=CELLS[mode],
-            bias=BIAS_DOUBLE if bias else BIAS_NONE, directions=directions, projection=projection,
-            dropout=dropout), self.rnn)
+        _create(None, byref(Config(
+            inputs, hidden, layers, DTYPES[dtype], CELLS[mode], BIAS[bias], directions, projection,
+            dropout)), byref(self.rnn))
         weakref.finalize(self, _destroy, self.rnn)
         layout = _layout_of(self.rnn)
         self.layout, self.has_cells, self.drops = layout.contents, mode == "LSTM", dropout > 0
@@ -112,14 +107,15 @@ class Stack:
     def run(self, compute_pass, batch, reserve, **tensors):
         """A pass on a reserve: None for inference, True for another one. Returns the reserve."""
         reserve_size, work_size = _size(), _size()
-        _sizes(self.rnn, batch.steps, batch.batch, reserve is not None, reserve_size, work_size)
+        _sizes(self.rnn, batch.steps, batch.batch, reserve is not None, byref(reserve_size),
+               byref(work_size))
         if reserve is True:
             reserve = _take(self.reserves, reserve_size.value)
         work = _take(self.works, work_size.value)
         tensors.update(reserve=reserve, work=work)
         lend_threads(torch.get_num_threads())
-        compute_pass(self.rnn, batch, Buffers(
-            **{name: t.data_ptr() for name, t in tensors.items() if t is not None}), None)
+        compute_pass(self.rnn, byref(batch), byref(Buffers(
+            **{name: t.data_ptr() for name, t in tensors.items() if t is not None})), None)
         self.works.append(work)
         return reserve
 
@@ -173,7 +169,7 @@ def _reorder(states, order):
 
 
 class _Mixin:
-    """What is ours in the three modules, before PyTorch's own class in the order of look-up.
+    """What is ours in LSTM, GRU and RNN, before PyTorch's own class in the order of look-up.
     `_forward` is that class's forward(), by a name that torch.compile can follow."""
 
     def _stack(self):
@@ -260,19 +256,7 @@ class _Mixin:
         return y.transpose(0, 1) if is_swapped else y, *states[:len(widths)]
 
 
-class LSTM(_Mixin, nn.LSTM):
-    """torch.nn.LSTM, on the CPU by ashlar."""
-
-    _forward = nn.LSTM.forward
-
-
-class GRU(_Mixin, nn.GRU):
-    """torch.nn.GRU, on the CPU by ashlar."""
-
-    _forward = nn.GRU.forward
-
-
-class RNN(_Mixin, nn.RNN):
-    """torch.nn.RNN, on the CPU by ashlar."""
-
-    _forward = nn.RNN.forward
+LSTM, GRU, RNN = (
+    type(base.__name__, (_Mixin, base), {
+        "_forward": base.forward, "__doc__": "torch.nn.%s, on the CPU by ashlar." % base.__name__})
+    for base in (nn.LSTM, nn.GRU, nn.RNN))

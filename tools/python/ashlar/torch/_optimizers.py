@@ -1,10 +1,10 @@
-"""_optimizers - PyTorch's optimizers over an arena: one pass of libashlar's, with clipping in it."""
+"""_optimizers - PyTorch's optimizers over an arena: a pass of libashlar's, with clipping in it."""
 
 import collections
 import ctypes
-import math
 import warnings
 import weakref
+from ctypes import byref
 
 import torch
 
@@ -13,47 +13,43 @@ from ._contiguous import new_range
 
 # ---- libashlar's constants, structures and functions: include/ashlar/arena.h, optimizer.h ----
 
-PARAMETERS, GRADIENTS, MOMENT1, MOMENT2, MASTER, REGIONS = range(6)
+PARAMETERS, GRADIENTS, MOMENT1, MOMENT2, MASTER = range(5)
 KINDS = ("SGD", "ADAM", "ADAMW", "ADAGRAD", "RMSPROP", "MUON")
 MUON_SCALES = ("original", "match_rms_adamw", "spectral_unclamped")  # adjust_lr_fn
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
-RANK_MAX, ALWAYS = 4, 2 ** 64 - 1  # ALWAYS: ASHLAR_UPDATED_ALWAYS
-_bool, _int, _unsigned, _double, _size, _u32, _u64, _pointer = (
-    ctypes.c_bool, ctypes.c_int, ctypes.c_uint, ctypes.c_double, ctypes.c_size_t, ctypes.c_uint32,
-    ctypes.c_uint64, ctypes.c_void_p)
+REFUSED = "maximize", "capturable", "differentiable", "amsgrad", "centered"
+ALWAYS = 2 ** 64 - 1  # ASHLAR_UPDATED_ALWAYS
+_pointer, _size = ctypes.c_void_p, ctypes.c_size_t
 
-_TensorOptions = structure(is_frozen=_bool, has_no_decay=_bool, is_elementwise=_bool,
-                            rate_scale=_double, decay_scale=_double)
-_TensorSpec = structure(name=ctypes.c_char_p, dtype=_int, rank=_size, shape=_size * RANK_MAX,
-                         group_offset=_size)
-_ArenaInfo = structure(tensor_count=_size, elements=_size, regions=_unsigned, allocator=_pointer,
-                        bucket_count=_size, region_bytes=_size * REGIONS)
+_TensorOptions = structure("bool is_frozen has_no_decay is_elementwise;"
+                           "double rate_scale decay_scale")
+_TensorSpec = structure("string name; int dtype; size rank shape[4] group_offset")
+_ArenaInfo = structure("size tensor_count elements; unsigned regions; pointer allocator;"
+                       "size bucket_count region_bytes[6]")
 _Config = structure(
-    kind=_int, is_complete=_bool, learning_rate=_double, momentum=_double, dampening=_double,
-    nesterov=_bool, beta1=_double, beta2=_double, smoothing=_double, rate_decay=_double,
-    epsilon=_double, weight_decay=_double, clip_norm=_double, state_on_host=_bool,
-    ns=_double * 3, ns_steps=_u32, ns_epsilon=_double, muon_scale=_int, loss_scale=_double,
-    scale_interval=_u32, scale_growth=_double, scale_backoff=_double)
-_Call = structure(parts=_unsigned, learning_rate=_double, rate_at=_pointer, gradient_scale=_double,
-                   zero_gradients=_bool, offset=_size, bytes=_size)
-_State = structure(step=_u64, skipped=_u64, norm=_double, loss_scale=_double, good_steps=_u32,
-                    is_skipped=_u32)
+    "int kind; bool is_complete; double learning_rate momentum dampening; bool nesterov;"
+    "double beta1 beta2 smoothing rate_decay epsilon weight_decay clip_norm ns[3]; u32 ns_steps;"
+    "double ns_epsilon; int muon_scale; double loss_scale; u32 scale_interval;"
+    "double scale_growth scale_backoff")
+_Call = structure("unsigned parts; double learning_rate; pointer rate_at; double gradient_scale;"
+                  "bool zero_gradients; size offset bytes")
+_State = structure("u64 step skipped; double norm loss_scale; u32 good_steps is_skipped")
 LastStep = collections.namedtuple("LastStep", [name for name, _ in _State._fields_])
 
-_arena_create = function("ashlar_arena_create", _pointer)
-_arena_add_group = function("ashlar_arena_add_group", _pointer, _size, _pointer, _size, _pointer)
-_arena_lend = function("ashlar_arena_lend", _pointer, _int, _pointer, _size)
-_arena_commit = function("ashlar_arena_commit", _pointer, _pointer, _pointer, _unsigned)
-_arena_info = function("ashlar_arena_get_info", _pointer, result=_ArenaInfo)
-_arena_view = function("ashlar_arena_view", _pointer, _int, _size, result=_pointer)
-_arena_options = function("ashlar_arena_set_options", _pointer, _size, _pointer)
-_arena_destroy = function("ashlar_arena_destroy", _pointer, result=None)
-_create = function("ashlar_optimizer_create", *[_pointer] * 4)
-_destroy = function("ashlar_optimizer_destroy", _pointer, result=None)
-_step = function("ashlar_optimizer_step_with", *[_pointer] * 3)
-_get_state = function("ashlar_optimizer_copy_state_to_host", *[_pointer] * 4)
-_put_state = function("ashlar_optimizer_copy_state_to_device", *[_pointer] * 4)
-_synchronize = function("ashlar_stream_synchronize", _pointer, _pointer)
+_arena_create = function("arena_create", "pointer")
+_arena_add_group = function("arena_add_group", "pointer size pointer size pointer")
+_arena_lend = function("arena_lend", "pointer int pointer size")
+_arena_commit = function("arena_commit", "pointer pointer pointer unsigned")
+_arena_info = function("arena_get_info", "pointer", _ArenaInfo)
+_arena_view = function("arena_view", "pointer int size", "pointer")
+_arena_options = function("arena_set_options", "pointer size pointer")
+_arena_destroy = function("arena_destroy", "pointer", "void")
+_create = function("optimizer_create", "pointer pointer pointer pointer")
+_destroy = function("optimizer_destroy", "pointer", "void")
+_step = function("optimizer_step_with", "pointer pointer pointer")
+_get_state = function("optimizer_copy_state_to_host", "pointer pointer pointer pointer")
+_put_state = function("optimizer_copy_state_to_device", "pointer pointer pointer pointer")
+_synchronize = function("stream_synchronize", "pointer pointer")
 
 
 class _Native:
@@ -64,7 +60,7 @@ class _Native:
         self.on_cuda, self.places = where.type == "cuda", arena.places
         self.device, allocator = device_and_allocator(str(where) if self.on_cuda else "soft:0")
         self.arena, self.optimizer, self.memory = _pointer(), None, {}
-        _arena_create(ctypes.byref(self.arena))
+        _arena_create(byref(self.arena))
         weakref.finalize(self, _arena_destroy, self.arena)
         for group in arena.groups:
             specs = (_TensorSpec * len(group.places))(*map(self._spec, group.places))
@@ -83,7 +79,7 @@ class _Native:
                              "bfloat16" % (place.name, p.dtype))
         shape = tuple(p.shape) if p.dim() == 2 and p.is_contiguous() else (p.numel(),)
         return _TensorSpec(place.name.encode(), DTYPES[p.dtype], len(shape),
-                           (_size * RANK_MAX)(*shape), place.offset)
+                           (_size * 4)(*shape), place.offset)
 
     def _lend(self, region, memory):
         self.memory[region] = memory
@@ -100,7 +96,7 @@ class _Native:
             if sizes[region]:
                 self._lend(region, new_range(sizes[region], self.memory[PARAMETERS].device))
         state = self.state() if self.optimizer else None
-        _create(self.arena, ctypes.byref(config), self.stream(), ctypes.byref(made))
+        _create(self.arena, byref(config), self.stream(), byref(made))
         if state:
             self.finalizer()
         self.optimizer, self.finalizer = made, weakref.finalize(self, _destroy, made)
@@ -109,14 +105,15 @@ class _Native:
 
     def state(self):
         """_State, and how often each tensor was updated."""
-        state, updates = _State(), (_u64 * len(self.places))()
-        _get_state(self.optimizer, ctypes.byref(state), updates, self.stream())
+        state, updates = _State(), (ctypes.c_uint64 * len(self.places))()
+        _get_state(self.optimizer, byref(state), updates, self.stream())
         _synchronize(self.device, self.stream())
         return state, [state.step if n == ALWAYS else n for n in updates]
 
     def put_state(self, state, updates):
-        listed = (_u64 * len(updates))(*(ALWAYS if n == state.step else n for n in updates))
-        _put_state(self.optimizer, ctypes.byref(state), listed, self.stream())
+        updates = [ALWAYS if n == state.step else n for n in updates]
+        _put_state(self.optimizer, byref(state), (ctypes.c_uint64 * len(updates))(*updates),
+                   self.stream())
 
     def view(self, region, i):
         """Parameter i's moment or master, as a tensor; None: it has none."""
@@ -141,11 +138,12 @@ class _Pass:
     zero_gradients   step() leaves gradients that are 0, so that no zero_grad() is needed
 
     Groups may differ in lr and weight_decay. A step with a gradient that is not finite is skipped.
-    Muon updates matrices; what has another rank, and groups with elementwise=True, for embeddings and
-    output layers, are updated as by AdamW, with betas and adamw_eps.
+    Muon updates matrices; what has another rank, and groups with elementwise=True, for embeddings
+    and output layers, are updated as by AdamW, with betas and adamw_eps.
     """
 
-    refused = "maximize", "capturable", "differentiable", "amsgrad", "centered"
+    fields = {"momentum": "momentum", "dampening": "dampening", "nesterov": "nesterov",
+              "alpha": "smoothing", "lr_decay": "rate_decay", "eps": "epsilon"}  # of _Config
     state_names = {}  # PyTorch's names of a parameter's state, with their regions; "step" has none
 
     def __init__(self, arena, lr=None, *, params=None, clip_norm=0.0, loss_scale=0.0,
@@ -153,10 +151,10 @@ class _Pass:
         self._arena, self._zero_gradients = arena, zero_gradients
         self._limits = {"clip_norm": clip_norm, "loss_scale": loss_scale}
         self._index = {id(place.parameter): i for i, place in enumerate(arena.places)}
-        self._versions, self._set, self._config, self._followed = {}, {}, None, None
+        self._set, self._config, self._followed = {}, None, None
         arena.check(mend=True)
-        self._narrow = [i for i, place in enumerate(arena.places)
-                        if place.value.dtype in (torch.float16, torch.bfloat16)]
+        self._versions = {i: None for i, place in enumerate(arena.places)  # of what has a master
+                          if place.value.dtype in (torch.float16, torch.bfloat16)}
         self._native = _Native(arena)
         options.update({} if lr is None else {"lr": lr})
         super().__init__([place.parameter for place in arena.places] if params is None else params,
@@ -174,9 +172,6 @@ class _Pass:
                 raise ValueError("%s: a parameter of shape %s is not the arena's" % (
                     type(self).__name__, tuple(p.shape)))
 
-    def _kind(self):
-        return type(self).__name__.upper()
-
     def _names(self, place):
         has_momentum = self.param_groups[0].get("momentum", 0)
         return {name: region for name, region in self.state_names.items()
@@ -189,21 +184,24 @@ class _Pass:
 
     # ---- groups, as options of tensors ----
 
-    def _check_groups(self):
+    def _shared(self, group):
         """The fields of a _Config that all groups have to share."""
-        first, name = self._shared(self.param_groups[0]), type(self).__name__
-        for group in self.param_groups:
-            for key in filter(group.get, self.refused):
-                raise ValueError("%s: %s is not done here; use torch.optim.%s over arena.flat()" % (
-                    name, key, name))
-            for key in (key for key, value in self._shared(group).items() if value != first[key]):
-                raise ValueError("%s: groups may differ in lr and weight_decay, but not in %s" % (
-                    name, key))
-        return first
+        for key in filter(group.get, REFUSED):
+            name = type(self).__name__
+            raise ValueError("%s: %s is not done here; use torch.optim.%s over arena.flat()" % (
+                name, key, name))
+        shared = {field: group[key] for key, field in self.fields.items() if key in group}
+        if "betas" in group:
+            shared["beta1"], shared["beta2"] = map(float, group["betas"])
+        return shared
 
     def _follow(self):
-        """Make the groups' present values libashlar's; returns the rate that its scales refer to."""
-        shared, groups = self._check_groups(), self.param_groups
+        """Make the groups' present values libashlar's; returns the rate that scales refer to."""
+        groups, kind = self.param_groups, type(self).__name__.upper()
+        kind = "ADAMW" if groups[0].get("decoupled_weight_decay") else kind
+        shared, *others = map(self._shared, groups)
+        for key in (key for other in others for key in shared if other[key] != shared[key]):
+            raise ValueError("groups may differ in lr and weight_decay, but not in %s" % key)
         rates, decays = ([float(group[key]) for group in groups] for key in ("lr", "weight_decay"))
         frozen = [not place.parameter.requires_grad or place.parameter.grad is None
                   for place in self._arena.places]
@@ -212,22 +210,22 @@ class _Pass:
             return rate
         options = [(True, False, False, 1, 1)] * len(frozen)
         for group, its_rate, its_decay in zip(groups, rates, decays):
-            # A scale of 0 would stand for 1; this one leaves no rate in any type.
-            scales = ((its_rate / rate if rate else 1) or 1e-300, its_decay / decay if decay else 1)
+            # A scale of 0 would stand for 1; 1e-300 leaves no rate in any type. Digits beyond a
+            # rate's own would change with each step of a schedule.
+            scales = (float("%.12g" % (its_rate / rate if rate else 1)) or 1e-300,
+                      float("%.12g" % (its_decay / decay if decay else 1)))
             for i in (self._index[id(p)] for p in group["params"] if p.numel()):
                 options[i] = (frozen[i], not its_decay, group.get("elementwise", False), *scales)
         for i, wanted in enumerate(options):
-            had = self._set.get(i)
-            if had is None or wanted[:3] != had[:3] or not all(map(math.isclose, wanted[3:],
-                                                                   had[3:])):
-                _arena_options(self._native.arena, i, ctypes.byref(_TensorOptions(*wanted)))
+            if self._set.get(i) != wanted:
+                _arena_options(self._native.arena, i, byref(_TensorOptions(*wanted)))
                 self._set[i] = wanted
         config = dict(shared, weight_decay=decay, **self._limits)
         if config != self._config:
             regions = {region for place in self._arena.places
                        for region in self._names(place).values()} | {MASTER}
             self._native.open(_Config(
-                KINDS.index(self._kind()), True, learning_rate=1, scale_interval=2000,
+                KINDS.index(kind), True, learning_rate=1, scale_interval=2000,
                 scale_growth=2, scale_backoff=0.5, **config), regions - {None})
             self._config = config
         self._followed = rates, decays, frozen, shared
@@ -242,22 +240,20 @@ class _Pass:
             warnings.warn("ashlar: %d parameters or gradients of the arena lay elsewhere and were "
                           "copied, that of %s first: call optimizer.zero_grad(), not module."
                           "zero_grad()" % (len(moved), moved[0].name), stacklevel=3)
-        for i in self._narrow:
-            if self._versions.get(i) != self._arena.places[i].parameter._version:
+        for i, version in self._versions.items():
+            if version != self._arena.places[i].parameter._version:
                 self._native.view(MASTER, i).copy_(self._arena.places[i].parameter)
 
     @torch.no_grad()
     def step(self, closure=None, *, gradient_scale=1.0):
-        """One step. gradient_scale multiplies the gradients: 1 / micro-batches after accumulation."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        """One step. gradient_scale multiplies gradients: 1 / micro-batches after accumulation."""
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
         self._mend()
         native, rate = self._native, self._follow()
-        zeroes = self._zero_gradients and self._has_all()
+        zeroes = self._zero_gradients and len(self._indices()) == len(self._arena.places)
         lend_threads(torch.get_num_threads())
-        _step(native.optimizer, ctypes.byref(_Call(
+        _step(native.optimizer, byref(_Call(
             learning_rate=rate, gradient_scale=gradient_scale, zero_gradients=zeroes)),
             native.stream())
         if not native.on_cuda:
@@ -271,15 +267,11 @@ class _Pass:
         return loss
 
     def _note_versions(self):
-        self._versions = {i: self._arena.places[i].parameter._version for i in self._narrow}
-
-    def _has_all(self):
-        return len(self._indices()) == len(self._arena.places)
+        self._versions = {i: self._arena.places[i].parameter._version for i in self._versions}
 
     def zero_grad(self, set_to_none=False):
         """Fill the gradients with zeros, in one pass; they are never set to None."""
-        self._arena.zero_grad(None if self._has_all() else [
-            self._arena.places[i] for i in self._indices()])
+        self._arena.zero_grad([self._arena.places[i] for i in self._indices()])
 
     def scale(self, loss):
         """The loss, multiplied by the loss scale: what to call backward() on."""
@@ -294,10 +286,9 @@ class _Pass:
 
     def _views(self, i):
         """The tensors of a parameter's state, by PyTorch's names."""
-        named = {**self._names(self._arena.places[i]), "master": MASTER}
-        views = {name: self._native.view(region, i) for name, region in named.items()
-                 if region is not None}
-        return {name: view for name, view in views.items() if name and view is not None}
+        names = {**self._names(self._arena.places[i]), "master": MASTER, "room": None}
+        return {name: view for name, region in names.items() if region is not None
+                for view in [self._native.view(region, i)] if view is not None}
 
     def state_dict(self):
         state, updates = self._native.state()
@@ -332,46 +323,23 @@ class _Pass:
         self._note_versions()
 
 
-def _betas(group, epsilon="eps"):
-    return {"beta1": float(group["betas"][0]), "beta2": float(group["betas"][1]),
-            "epsilon": group[epsilon]}
+def _over(base, **state_names):
+    return type(base.__name__, (_Pass, base), {
+        "__doc__": _Pass.__doc__, "state_names": state_names})
 
 
-class Adam(_Pass, torch.optim.Adam):
-    __doc__, _shared = _Pass.__doc__, staticmethod(_betas)
-    state_names = {"step": None, "exp_avg": MOMENT1, "exp_avg_sq": MOMENT2}
-
-    def _kind(self):
-        return "ADAMW" if self.param_groups[0].get("decoupled_weight_decay") else "ADAM"
+Adam = _over(torch.optim.Adam, step=None, exp_avg=MOMENT1, exp_avg_sq=MOMENT2)
+AdamW = _over(torch.optim.AdamW, **Adam.state_names)
+SGD = _over(torch.optim.SGD, momentum_buffer=MOMENT1)
+RMSprop = _over(torch.optim.RMSprop, step=None, square_avg=MOMENT2, momentum_buffer=MOMENT1)
 
 
-class AdamW(_Pass, torch.optim.AdamW):
-    __doc__, _shared, state_names = _Pass.__doc__, staticmethod(_betas), Adam.state_names
-
-
-class SGD(_Pass, torch.optim.SGD):
-    __doc__, state_names = _Pass.__doc__, {"momentum_buffer": MOMENT1}
-    _shared = staticmethod(lambda group: {
-        key: group[key] for key in ("momentum", "dampening", "nesterov")})
-
-
-class Adagrad(_Pass, torch.optim.Adagrad):
-    __doc__, state_names = _Pass.__doc__, {"step": None, "sum": MOMENT2}
-    _shared = staticmethod(lambda group: {
-        "rate_decay": group["lr_decay"], "epsilon": group["eps"]})
-
+class Adagrad(_over(torch.optim.Adagrad, step=None, sum=MOMENT2)):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         self.state.clear()
         for i in self._indices():
             self._views(i)["sum"].fill_(self.defaults["initial_accumulator_value"])
-
-
-class RMSprop(_Pass, torch.optim.RMSprop):
-    __doc__ = _Pass.__doc__
-    state_names = {"step": None, "square_avg": MOMENT2, "momentum_buffer": MOMENT1}
-    _shared = staticmethod(lambda group: {
-        "smoothing": group["alpha"], "epsilon": group["eps"], "momentum": group["momentum"]})
 
 
 class _MuonGroups(torch.optim.Optimizer):
@@ -384,17 +352,15 @@ class _MuonGroups(torch.optim.Optimizer):
                                   if name not in ("self", "params", "__class__")})
 
 
-class Muon(_Pass, _MuonGroups):
-    __doc__, state_names = _Pass.__doc__, {"momentum_buffer": MOMENT1, "": MOMENT2}
+class Muon(_over(_MuonGroups, momentum_buffer=MOMENT1, room=MOMENT2)):
+    fields = {"momentum": "momentum", "nesterov": "nesterov", "adamw_eps": "epsilon",
+              "eps": "ns_epsilon", "ns_steps": "ns_steps"}
 
-    @staticmethod
-    def _shared(group):
+    def _shared(self, group):
         scale = group["adjust_lr_fn"] or "original"
         if scale not in MUON_SCALES:
             raise ValueError("Muon: adjust_lr_fn %r; give one of %s" % (scale, list(MUON_SCALES)))
-        return dict(_betas(group, "adamw_eps"), momentum=group["momentum"],
-                    nesterov=group["nesterov"], ns=tuple(group["ns_coefficients"]),
-                    ns_epsilon=group["eps"], ns_steps=group["ns_steps"],
+        return dict(super()._shared(group), ns=tuple(group["ns_coefficients"]),
                     muon_scale=MUON_SCALES.index(scale))
 
     def _names(self, place):
