@@ -348,12 +348,8 @@ ashlar_optimizer_info ashlar_optimizer_get_info(const ashlar_optimizer *o) {
     ashlar_optimizer_info info = {.learning_rate = o->rule.config.learning_rate,
                                   .sum = &o->scalars->sum,
                                   .loss_scale = &o->scalars->state.loss_scale,
+                                  .host_bytes = o->staging.host_bytes,
                                   .event_calls = o->staging.away.event_calls};
-    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        info.host_bytes += (o->staging.regions & ASHLAR_REGION_BIT(i)) == 0
-                               ? 0
-                               : ashlar__arena_region_bytes(o->arena, (ashlar_region)i);
-    }
     return info;
 }
 

@@ -61,19 +61,20 @@ ashlar_status ashlar__optimizer_staging_open(ashlar_optimizer_staging *s, ashlar
                                    SLOTS * ASHLAR_OPTIMIZER_STATES * s->room_bytes,
                                    ASHLAR_TAG_MOMENTS, stream, &rooms));
     s->rooms = rooms;
-    for (size_t i = 0; i < ASHLAR_OPTIMIZER_STATES; i++) {
-        const ashlar_region region = (ashlar_region)(FIRST_REGION + i);
-        if ((s->regions & ASHLAR_REGION_BIT(region)) != 0) {
-            ashlar__soft_trace_bytes(stream, "host",
-                                     ashlar_arena_get_info(arena).region_bytes[region], false);
-        }
-    }
     ashlar__away_need(&s->away, 0, SLOTS * ASHLAR_OPTIMIZER_STATES);
-    return ashlar__away_take(&s->away);
+    ASHLAR_TRY(ashlar__away_take(&s->away));
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        s->host_bytes += (s->regions & ASHLAR_REGION_BIT(i)) == 0
+                             ? 0
+                             : ashlar__arena_region_bytes(arena, (ashlar_region)i);
+    }
+    ashlar__soft_trace_bytes(s->away.out, "host", s->host_bytes, false);
+    return ASHLAR_OK;
 }
 
 void ashlar__optimizer_staging_close(ashlar_optimizer_staging *s, ashlar_allocator *allocator) {
     if (s->rooms != NULL) {
+        ashlar__soft_trace_bytes(s->away.out, "host", s->host_bytes, true);
         ashlar__away_finish(&s->away);
         ASHLAR_IGNORE(ashlar_free(allocator, s->rooms)); /* as of the optimizer's block */
     }

@@ -10,6 +10,7 @@
 typedef struct ashlar_optimizer_staging {
     ashlar_away away;
     unsigned regions; /* on the host, a set of ASHLAR_REGION_BIT()s */
+    size_t host_bytes; /* theirs */
     size_t piece_bytes, room_bytes;
     char *rooms; /* device memory; NULL: nothing lies on the host */
 } ashlar_optimizer_staging;

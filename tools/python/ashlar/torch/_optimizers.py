@@ -28,9 +28,9 @@ _ArenaInfo = structure("size tensor_count elements; unsigned regions; pointer al
                        "size bucket_count region_bytes[6]")
 _Config = structure(
     "int kind; bool is_complete; double learning_rate momentum dampening; bool nesterov;"
-    "double beta1 beta2 smoothing rate_decay epsilon weight_decay clip_norm ns[3]; u32 ns_steps;"
-    "double ns_epsilon; int muon_scale; double loss_scale; u32 scale_interval;"
-    "double scale_growth scale_backoff")
+    "double beta1 beta2 smoothing rate_decay epsilon weight_decay clip_norm; bool state_on_host;"
+    "double ns[3]; u32 ns_steps; double ns_epsilon; int muon_scale; double loss_scale;"
+    "u32 scale_interval; double scale_growth scale_backoff")
 _Call = structure("unsigned parts; double learning_rate; pointer rate_at; double gradient_scale;"
                   "bool zero_gradients; size offset bytes")
 _State = structure("u64 step skipped; double norm loss_scale; u32 good_steps is_skipped")
