@@ -181,7 +181,10 @@ cu_result ashlar__soft_mem_host_alloc(void **ptr, size_t bytes, unsigned int fla
     if (block == NULL) {
         return ashlar__soft_leave(CU_OUT_OF_MEMORY);
     }
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    /* With touch=off more than the host has, as of the device's memory. */
+    const int unwritten = ashlar__soft_state.config.has_touch ? 0 : MAP_NORESERVE;
+    void *memory =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | unwritten, -1, 0);
     if (memory == MAP_FAILED) {
         ashlar__host_free(block);
         return ashlar__soft_leave(CU_OUT_OF_MEMORY);
