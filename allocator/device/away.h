@@ -48,8 +48,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__away_follow(ashlar_away *away, ashlar_st
  * over. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_fetch(ashlar_away *away,
                                                    const ashlar_away_place *place, bool waits);
-/* Have `stream` wait for all copies: at the end, and after a failure `status`, since their memory is
- * given back there. Returns that failure, with its detail, or its own. */
+/* Have `stream` wait for all copies: at the end, and after a failure `status`, since their memory
+ * is given back there. Returns that failure, with its detail, or its own. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_join(ashlar_away *away, ashlar_stream stream,
                                                   ashlar_status status);
 

@@ -6,10 +6,11 @@
 #include "arena/optimizer/optimizer_impl.h"
 
 /* What it takes if a part of the state lies on the host. _open: take it, if the arena has such
- * regions. _run: queue the UPDATE of a range, piece after piece, each by `launch`. Errors: those of ashlar__away_take(), ashlar_alloc(), the copies and `launch`. */
+ * regions. _run: queue the UPDATE of a range, piece after piece, each by `launch`. Errors: those of
+ * ashlar__away_take(), ashlar_alloc(), the copies and `launch`. */
 typedef struct ashlar_optimizer_staging {
     ashlar_away away;
-    unsigned regions; /* on the host, a set of ASHLAR_REGION_BIT()s */
+    unsigned regions;  /* on the host, a set of ASHLAR_REGION_BIT()s */
     size_t host_bytes; /* theirs */
     size_t piece_bytes, room_bytes;
     char *rooms; /* device memory; NULL: nothing lies on the host */

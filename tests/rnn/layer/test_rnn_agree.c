@@ -208,8 +208,8 @@ CASE_OF_KINDS(float_agrees_with_double, k) {
 
 /* With shards of the batch (sequences enough), with pieces of each step's product (too few of them,
  * or an R that no cache of one processor holds), with pieces of whole panels, behind which the cell
- * runs, with rows enough that their copies, dropout and sums are shared, too, and with too few steps
- * to pack R. */
+ * runs, with rows enough that their copies, dropout and sums are shared, too, and with too few
+ * steps to pack R. */
 static void check_threads(const kind *k) {
     static const shape shapes[] = {
         {1, 24, 12, 16, 96, {24, 24, 1, 20, 24, 23, 24, 9, 24, 24, 22, 24}, true},
