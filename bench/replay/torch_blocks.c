@@ -188,7 +188,7 @@ static ashlar_status find_addresses(ashlar_torch *t, const ashlar_event_segment 
 
 static ashlar_status add_segment(ashlar_torch *t, const ashlar_event_segment *segment,
                                  block **behind) {
-    block *b, *rest;
+    block *b = NULL, *rest = NULL;
     ASHLAR_TRY(find_addresses(t, segment, *behind, &b));
     for (size_t i = 0; i < segment->block_count; i++, b = b->next) {
         const ashlar_event_block *from = &t->events->first.blocks[segment->first_block + i];
