@@ -200,6 +200,7 @@ def pytorchs_grad_scaler_works():
     module = Rows(nn.Linear(7, 6), nn.Linear(6, 4))
     arena, other, ours, theirs = pair(module, "Adam", {"lr": 1e-2})
     scalers = [torch.amp.GradScaler("cpu", init_scale=256.0) for _ in range(2)]
+    ours = ashlar.torch.Adam(arena, 1e-2, fused=True)  # of which PyTorch's divides by the scale
     for seed in range(STEPS):
         for m, optimizer, scaler in ((module, ours, scalers[0]), (other, theirs, scalers[1])):
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=seed % 2 == 1):
@@ -293,6 +294,22 @@ def steps_run_on_pytorchs_threads():
 
 
 @case
+def options_may_be_in_pytorchs_order_and_classes_derived():
+    class Mine(ashlar.torch.SGD):
+        pass
+    module = Rows(nn.Linear(7, 6))
+    other = copy.deepcopy(module)
+    ours = Mine(ashlar.torch.contiguous(module), 0.1, 0.9, clip_norm=None)
+    theirs = torch.optim.SGD(other.parameters(), 0.1, 0.9)
+    for seed in range(3):
+        for m, optimizer in ((module, ours), (other, theirs)):
+            optimizer.zero_grad()
+            backward(m, seed)
+            optimizer.step()
+    assert alike(module, other)
+
+
+@case
 def closures_hooks_and_zeroing_steps():
     module, seen = Rows(nn.Linear(7, 6)), []
     optimizer = ashlar.torch.SGD(ashlar.torch.contiguous(module), 0.1, zero_gradients=True)
@@ -319,6 +336,7 @@ def what_is_not_done_is_refused_by_a_line():
             ({"eps": 0.0}, "epsilon"), ({"clip_norm": -1.0}, "clip_norm"), ({"lr": -1.0}, "lr")):
         line = refusal((ValueError, RuntimeError), adam, arena, **options)
         assert said in line or "learning rate" in line, line
+    assert "not a Rows" in refusal(TypeError, adam, module)
     optimizer = adam(arena)
     assert "state_dict" in refusal(TypeError, copy.deepcopy, optimizer)
     module.layers[0].bfloat16()

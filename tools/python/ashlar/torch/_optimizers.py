@@ -9,7 +9,7 @@ import weakref
 import torch
 
 from .._library import device_and_allocator, function, lend_threads, structure
-from ._contiguous import new_range
+from ._contiguous import Arena, new_range
 
 # ---- libashlar's constants, structures and functions: include/ashlar/arena.h, optimizer.h ----
 
@@ -148,19 +148,22 @@ class _Pass:
     refused = "maximize", "capturable", "differentiable", "amsgrad", "centered"
     state_names = {}  # PyTorch's names of a parameter's state, with their regions; "step" has none
 
-    def __init__(self, arena, lr=None, *, params=None, clip_norm=0.0, loss_scale=0.0,
+    def __init__(self, arena, *values, params=None, clip_norm=0.0, loss_scale=0.0,
                  zero_gradients=False, **options):
+        if not isinstance(arena, Arena):
+            raise TypeError("%s takes what contiguous(module) returns, not a %s; parameters or groups go "
+                            "to params=" % (type(self).__name__, type(arena).__name__))
         self._arena, self._zero_gradients = arena, zero_gradients
-        self._limits = {"clip_norm": clip_norm, "loss_scale": loss_scale}
+        self._limits = {"clip_norm": clip_norm or 0.0, "loss_scale": loss_scale}
         self._index = {id(place.parameter): i for i, place in enumerate(arena.places)}
         self._versions, self._set, self._config, self._followed = {}, {}, None, None
         arena.check(mend=True)
         self._narrow = [i for i, place in enumerate(arena.places)
                         if place.value.dtype in (torch.float16, torch.bfloat16)]
         self._native = _Native(arena)
-        options.update({} if lr is None else {"lr": lr})
         super().__init__([place.parameter for place in arena.places] if params is None else params,
-                         **options)
+                         *values, **options)
+        self._step_supports_amp_scaling = False  # also with fused=True: GradScaler has to unscale
         self._follow()
 
     def __getstate__(self):
@@ -175,7 +178,7 @@ class _Pass:
                     type(self).__name__, tuple(p.shape)))
 
     def _kind(self):
-        return type(self).__name__.upper()
+        return next(c.__name__.upper() for c in type(self).__mro__ if c.__module__ == __name__)
 
     def _names(self, place):
         has_momentum = self.param_groups[0].get("momentum", 0)
