@@ -172,6 +172,29 @@ def states_go_from_here_to_pytorch_and_back():
 
 
 @case
+def states_are_in_the_modules_order_which_is_not_the_arenas():
+    class Mixed(Rows):
+        def forward(self, seed):
+            first, wide, last = self.layers
+            x = torch.randn(3, 4, generator=torch.Generator().manual_seed(seed))
+            return last(wide(first(x).double()).float()[None])[0]
+    module = Mixed(nn.Linear(4, 4), nn.Linear(4, 4).double(), nn.LSTM(4, 4, 2))
+    module.register_parameter("empty", nn.Parameter(torch.zeros(0)))
+    other = copy.deepcopy(module)
+    ours = ashlar.torch.AdamW(ashlar.torch.contiguous(module), lr=1e-2)
+    theirs = torch.optim.AdamW(other.parameters(), lr=1e-2)
+    for seed in range(6):
+        for m, optimizer in ((module, ours), (other, theirs)):
+            module.empty.grad = other.empty.grad = None
+            m(seed).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        state = (ours, theirs)[seed % 2].state_dict()
+        (theirs, ours)[seed % 2].load_state_dict(copy.deepcopy(state))
+    assert alike(module, other)
+
+
+@case
 def a_loss_scale_divides_gradients_and_steps_that_overflow_are_skipped():
     module = Rows(nn.Linear(7, 6), nn.Linear(6, 4))
     arena, other, ours, theirs = pair(module, "AdamW", {"lr": 1e-2}, loss_scale=1024.0)
@@ -338,6 +361,12 @@ def what_is_not_done_is_refused_by_a_line():
         assert said in line or "learning rate" in line, line
     assert "not a Rows" in refusal(TypeError, adam, module)
     optimizer = adam(arena)
+    for other, kind, said in ((nn.Linear(1, 1), torch.optim.AdamW, "of shape (6, 7)"),
+                              (nn.Linear(7, 6), torch.optim.RMSprop, "no exp_avg of layers.0.weight")):
+        theirs = kind(other.parameters())
+        other(torch.ones(1, other.in_features)).sum().backward()
+        theirs.step()
+        assert said in refusal(ValueError, optimizer.load_state_dict, theirs.state_dict())
     assert "state_dict" in refusal(TypeError, copy.deepcopy, optimizer)
     module.layers[0].bfloat16()
     assert "contiguous(module)" in refusal(ashlar.torch.Moved, optimizer.step)

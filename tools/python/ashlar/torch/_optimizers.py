@@ -161,8 +161,7 @@ class _Pass:
         self._narrow = [i for i, place in enumerate(arena.places)
                         if place.value.dtype in (torch.float16, torch.bfloat16)]
         self._native = _Native(arena)
-        super().__init__([place.parameter for place in arena.places] if params is None else params,
-                         *values, **options)
+        super().__init__(arena.module.parameters() if params is None else params, *values, **options)
         self._step_supports_amp_scaling = False  # also with fused=True: GradScaler has to unscale
         self._follow()
 
@@ -327,7 +326,12 @@ class _Pass:
             if saved and p.numel():
                 i = self._index[id(p)]
                 for name, tensor in self._views(i).items():
-                    given = saved.get(name, p if name == "master" else None)
+                    given = saved.get(name, p if name == "master" else 0)  # 0: it is not there
+                    if given is not None and getattr(given, "shape", None) != p.shape:
+                        raise ValueError(
+                            "load_state_dict: there is no %s of %s of shape %s; take the state of %s over "
+                            "equal parameters in this order" % (
+                                name, self._arena.places[i].name, tuple(p.shape), type(self).__name__))
                     tensor.copy_(given) if given is not None else tensor.zero_()
                 updates[i] = int(saved.get("step", max(1, extra.get("step", 1))))
         extra = {"step": 0, **extra}
