@@ -333,6 +333,26 @@ def options_may_be_in_pytorchs_order_and_classes_derived():
 
 
 @case
+def integers_lie_in_the_arena_and_are_left_alone():
+    module = Rows(nn.Linear(7, 6))
+    module.table = nn.Parameter(torch.arange(7, dtype=torch.uint8), requires_grad=False)
+    module.ranks = nn.Parameter(torch.arange(6).view(2, 3), requires_grad=False)
+    assert compare(module, "AdamW", {"lr": 1e-2})
+    assert module.table.tolist() == list(range(7)) and module.ranks.sum() == 15
+
+
+@case
+def a_child_of_fork_is_told_to_start_earlier():
+    module = Rows(nn.Linear(7, 6))
+    optimizer = ashlar.torch.SGD(ashlar.torch.contiguous(module), 0.1)
+    child = os.fork()
+    if child == 0:
+        line = refusal(RuntimeError, optimizer.step)
+        os._exit(7 if "call fork() before a device" in line else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@case
 def closures_hooks_and_zeroing_steps():
     module, seen = Rows(nn.Linear(7, 6)), []
     optimizer = ashlar.torch.SGD(ashlar.torch.contiguous(module), 0.1, zero_gradients=True)

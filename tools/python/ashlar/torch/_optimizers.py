@@ -68,7 +68,7 @@ class _Native:
         weakref.finalize(self, _arena_destroy, self.arena)
         for group in arena.groups:
             specs = (_TensorSpec * len(group.places))(*map(self._spec, group.places))
-            _arena_add_group(self.arena, group.bytes, specs, len(specs), None)
+            _arena_add_group(self.arena, group.bytes + group.bytes % 2, specs, len(specs), None)
         self._lend(PARAMETERS, arena.values)
         self._lend(GRADIENTS, arena.gradients)
         _arena_commit(self.arena, allocator, self.stream(), 1 << PARAMETERS | 1 << GRADIENTS)
@@ -78,11 +78,13 @@ class _Native:
     @staticmethod
     def _spec(place):
         p = place.parameter
-        if p.dtype not in DTYPES:
+        if p.dtype not in DTYPES and (p.dtype.is_floating_point or p.dtype.is_complex):
             raise ValueError("optimizer: parameter %s is %s; take float32, float64, float16 or "
                              "bfloat16" % (place.name, p.dtype))
         shape = tuple(p.shape) if p.dim() == 2 and p.is_contiguous() else (p.numel(),)
-        return _TensorSpec(place.name.encode(), DTYPES[p.dtype], len(shape),
+        if p.dtype not in DTYPES:  # integers, which are never trained: as many bytes, or one more
+            shape = -(-p.numel() * p.element_size() // 2),
+        return _TensorSpec(place.name.encode(), DTYPES.get(p.dtype, 2), len(shape),
                            (_size * RANK_MAX)(*shape), place.offset)
 
     def _lend(self, region, memory):
