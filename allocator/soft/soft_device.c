@@ -320,7 +320,7 @@ cu_result ashlar__soft_get_error_string(cu_result error, const char **text) {
         {CU_SUCCESS, "no error"},
         {CU_INVALID_VALUE, "an argument is outside what the call allows"},
         {CU_OUT_OF_MEMORY, "the software device's memory is used up"},
-        {CU_NOT_INITIALIZED, "cuInit has not been called"},
+        {CU_NOT_INITIALIZED, "no cuInit() in this process; call fork() before a device is opened"},
         {CU_NO_DEVICE, "no software device could be set up; look at ASHLAR_SOFT"},
         {CU_INVALID_DEVICE, "there is no device with this ordinal"},
         {CU_INVALID_CONTEXT, "no context is current, or it has been released"},

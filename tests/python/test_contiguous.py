@@ -157,6 +157,18 @@ def what_moved_is_found_by_name_and_mended():
 
 
 @case
+def what_goes_into_shared_memory_comes_back():
+    module = nn.Linear(3, 3)
+    arena = ashlar.torch.contiguous(module)
+    with torch.no_grad():
+        module.share_memory().bias.fill_(3)
+    assert "weight lies outside" in refusal(ashlar.torch.Moved, arena.check)
+    assert len(arena.mend()) == 4
+    arena.values.zero_()
+    assert not module.bias.any() and not arena.mend()
+
+
+@case
 def other_parameters_than_the_arenas_are_named_and_need_a_new_one():
     def replaced(m):
         m.wide.bias = nn.Parameter(torch.zeros(3).double())
@@ -263,6 +275,7 @@ def modules_that_cannot_be_laid_out_are_refused_by_a_line():
     for module, said in ((nn.ReLU(), "no parameters"), (shared, "1.weight shares memory with 0.weight"),
                          (nn.LazyLinear(3), "parameter weight has no shape yet"), (meta, "on meta")):
         assert said in refusal(ValueError, ashlar.torch.contiguous, module)
+    assert "give a module" in refusal(TypeError, ashlar.torch.contiguous, shared.parameters())
 
 
 @case
@@ -291,6 +304,23 @@ def a_replica_is_refreshed_by_one_copy():
     assert "modified by an inplace operation" in refusal(RuntimeError, squares.sum().backward)
     assert "the arenas differ" in refusal(ValueError, replica.refresh,
                                           ashlar.torch.contiguous(nn.Linear(2, 2)))
+
+
+@case
+def what_moved_is_mended_before_it_is_copied_or_added():
+    module = nn.Linear(2, 3)
+    arena = ashlar.torch.contiguous(module)
+    replica = arena.replicate("cpu")
+    for m in module, replica.module:
+        nn.utils.vector_to_parameters(torch.randn(9), m.parameters())
+    replica.refresh(arena)
+    assert same_state(replica.module.state_dict(), module.state_dict())
+    for count in 1, 2:
+        for m in module, replica.module:
+            m.zero_grad()
+            m(torch.ones(count, 2)).sum().backward()
+        arena.add_gradients(replica)
+        assert module.bias.grad.eq(2 * count).all()
 
 
 @case
@@ -398,8 +428,10 @@ def an_optimizer_of_pytorchs_runs_over_the_flat_range():
             for m, optimizer in ((module, flat), (other, one_by_one)):
                 loss_of(m, i).backward()
                 optimizer.step()
-                optimizer.zero_grad(set_to_none=False)
+                (m if i == 2 else optimizer).zero_grad()
         assert all(same(p, q, 1e-6) for p, q in zip(module.parameters(), other.parameters()))
+        first = copy.deepcopy(flat).param_groups[0]["params"][0]
+        assert first.grad is None and torch.equal(first, flat.param_groups[0]["params"][0])
 
 
 @case

@@ -7,6 +7,7 @@ import threading
 from cases import case, refusal, run, same, torch
 import ashlar.torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 T, B, I, H = 5, 3, 4, 6
@@ -115,6 +116,9 @@ def backward_is_refused_in_a_line_where_it_cannot_be_right():
     y = model(x)[0].sum()
     assert "no second derivatives" in refusal(RuntimeError, torch.autograd.grad, y, x,
                                               create_graph=True)
+    y = model(x)[0]
+    assert "nor batched ones" in refusal(RuntimeError, torch.autograd.grad, y, x,
+                                         torch.ones(2, *y.shape), is_grads_batched=True)
     y = model(x)[0].sum()
     y.backward()
     assert "second time" in refusal(RuntimeError, y.backward)
@@ -221,7 +225,10 @@ def what_ashlar_does_not_compute_is_pytorchs():
             narrow = rnn(x)[0]
         traced = torch.jit.trace(rnn, x)(x)[0]
         deaf = kinds.GRU(I, H, 2, dropout=1.0)(x)[0]
-        return narrow, traced, deaf, rnn(x[:, :0])[0], rnn.bfloat16()(x.bfloat16())[0]
+        slope = torch.func.grad(lambda x: rnn(x)[0].sum())(x)
+        with forward_ad.dual_level():
+            tangent = forward_ad.unpack_dual(rnn(forward_ad.make_dual(x, x))[0]).tangent
+        return narrow, traced, deaf, slope, tangent, rnn(x[:, :0])[0], rnn.bfloat16()(x.bfloat16())[0]
     ours, its = outputs(ashlar.torch), outputs(nn)
     assert all(map(torch.equal, ours, its)) and [y.dtype for y in ours] == [y.dtype for y in its]
 

@@ -172,6 +172,29 @@ def states_go_from_here_to_pytorch_and_back():
 
 
 @case
+def states_are_in_the_modules_order_which_is_not_the_arenas():
+    class Mixed(Rows):
+        def forward(self, seed):
+            first, wide, last = self.layers
+            x = torch.randn(3, 4, generator=torch.Generator().manual_seed(seed))
+            return last(wide(first(x).double()).float()[None])[0]
+    module = Mixed(nn.Linear(4, 4), nn.Linear(4, 4).double(), nn.LSTM(4, 4, 2))
+    module.register_parameter("empty", nn.Parameter(torch.zeros(0)))
+    other = copy.deepcopy(module)
+    ours = ashlar.torch.AdamW(ashlar.torch.contiguous(module), lr=1e-2)
+    theirs = torch.optim.AdamW(other.parameters(), lr=1e-2)
+    for seed in range(6):
+        for m, optimizer in ((module, ours), (other, theirs)):
+            module.empty.grad = other.empty.grad = None
+            m(seed).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        state = (ours, theirs)[seed % 2].state_dict()
+        (theirs, ours)[seed % 2].load_state_dict(copy.deepcopy(state))
+    assert alike(module, other)
+
+
+@case
 def a_loss_scale_divides_gradients_and_steps_that_overflow_are_skipped():
     module = Rows(nn.Linear(7, 6), nn.Linear(6, 4))
     arena, other, ours, theirs = pair(module, "AdamW", {"lr": 1e-2}, loss_scale=1024.0)
@@ -200,6 +223,7 @@ def pytorchs_grad_scaler_works():
     module = Rows(nn.Linear(7, 6), nn.Linear(6, 4))
     arena, other, ours, theirs = pair(module, "Adam", {"lr": 1e-2})
     scalers = [torch.amp.GradScaler("cpu", init_scale=256.0) for _ in range(2)]
+    ours = ashlar.torch.Adam(arena, 1e-2, fused=True)  # of which PyTorch's divides by the scale
     for seed in range(STEPS):
         for m, optimizer, scaler in ((module, ours, scalers[0]), (other, theirs, scalers[1])):
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=seed % 2 == 1):
@@ -293,6 +317,42 @@ def steps_run_on_pytorchs_threads():
 
 
 @case
+def options_may_be_in_pytorchs_order_and_classes_derived():
+    class Mine(ashlar.torch.SGD):
+        pass
+    module = Rows(nn.Linear(7, 6))
+    other = copy.deepcopy(module)
+    ours = Mine(ashlar.torch.contiguous(module), 0.1, 0.9, clip_norm=None)
+    theirs = torch.optim.SGD(other.parameters(), 0.1, 0.9)
+    for seed in range(3):
+        for m, optimizer in ((module, ours), (other, theirs)):
+            optimizer.zero_grad()
+            backward(m, seed)
+            optimizer.step()
+    assert alike(module, other)
+
+
+@case
+def integers_lie_in_the_arena_and_are_left_alone():
+    module = Rows(nn.Linear(7, 6))
+    module.table = nn.Parameter(torch.arange(7, dtype=torch.uint8), requires_grad=False)
+    module.ranks = nn.Parameter(torch.arange(6).view(2, 3), requires_grad=False)
+    assert compare(module, "AdamW", {"lr": 1e-2})
+    assert module.table.tolist() == list(range(7)) and module.ranks.sum() == 15
+
+
+@case
+def a_child_of_fork_is_told_to_start_earlier():
+    module = Rows(nn.Linear(7, 6))
+    optimizer = ashlar.torch.SGD(ashlar.torch.contiguous(module), 0.1)
+    child = os.fork()
+    if child == 0:
+        line = refusal(RuntimeError, optimizer.step)
+        os._exit(7 if "call fork() before a device" in line else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@case
 def closures_hooks_and_zeroing_steps():
     module, seen = Rows(nn.Linear(7, 6)), []
     optimizer = ashlar.torch.SGD(ashlar.torch.contiguous(module), 0.1, zero_gradients=True)
@@ -319,7 +379,14 @@ def what_is_not_done_is_refused_by_a_line():
             ({"eps": 0.0}, "epsilon"), ({"clip_norm": -1.0}, "clip_norm"), ({"lr": -1.0}, "lr")):
         line = refusal((ValueError, RuntimeError), adam, arena, **options)
         assert said in line or "learning rate" in line, line
+    assert "not a Rows" in refusal(TypeError, adam, module)
     optimizer = adam(arena)
+    for other, kind, said in ((nn.Linear(1, 1), torch.optim.AdamW, "of shape (6, 7)"),
+                              (nn.Linear(7, 6), torch.optim.RMSprop, "no exp_avg of layers.0.weight")):
+        theirs = kind(other.parameters())
+        other(torch.ones(1, other.in_features)).sum().backward()
+        theirs.step()
+        assert said in refusal(ValueError, optimizer.load_state_dict, theirs.state_dict())
     assert "state_dict" in refusal(TypeError, copy.deepcopy, optimizer)
     module.layers[0].bfloat16()
     assert "contiguous(module)" in refusal(ashlar.torch.Moved, optimizer.step)

@@ -82,6 +82,7 @@ class Group:
     def __init__(self, places, elements):
         self.places, self.dtype = places, places[0].parameter.dtype
         self.begin, self.bytes = 0, elements * self.dtype.itemsize  # from the range's start
+        self.tensors = ()  # its parts of the ranges
 
     def cut(self, memory):
         """Its part of a range, in a storage of its own, as cuDNN and torch.save() want it."""
@@ -138,6 +139,27 @@ def _find_groups(module, named):
     return sorted(groups, key=lambda group: dtypes.index(group.dtype))
 
 
+class _Flat(nn.Parameter):
+    """A range as a Parameter. Its gradient stays the arena's: what sets None leaves zeros."""
+
+    arena = None  # that of a deep copy
+
+    @property
+    def grad(self):
+        if self.arena:
+            self.arena.settle()
+            self.arena.put_back()
+        return super().grad
+
+    @grad.setter
+    def grad(self, given):
+        own = super().grad
+        if own is None:
+            torch.Tensor.grad.__set__(self, given)
+        else:
+            own.zero_() if given is None else own.copy_(given)
+
+
 class Arena:
     """All parameters of a module, and their gradients, as views into one range each: type by type
     in the module's order, recurrent layers in cuDNN's. Parameters stay the same objects, with their
@@ -147,6 +169,8 @@ class Arena:
     to which; `groups` and `places`, in the order of addresses."""
 
     def __init__(self, module):
+        if not isinstance(module, nn.Module):
+            raise TypeError("contiguous: give a module, not a %s" % type(module).__name__)
         named = list(module.named_parameters())
         _check_parameters(named)
         self.module, self.groups, self.ranges, at = module, _find_groups(module, named), {}, 0
@@ -156,10 +180,6 @@ class Arena:
             self.ranges[group.dtype] = self.ranges.get(group.dtype, (group.begin,))[0], at
         self.places = [place for group in self.groups for place in group.places]
         self.values, self.gradients = (new_range(at, named[0][1].device) for _ in range(2))
-        for group in self.groups:
-            value, gradient = group.cut(self.values), group.cut(self.gradients)
-            for place in group.places:
-                place.value, place.gradient = place.view(value), place.view(gradient)
         self.settle()
         self.put_back()
         _keep_packed()
@@ -168,9 +188,19 @@ class Arena:
         raise TypeError("an arena is not copied or saved; copy its module and call contiguous() on "
                         "that, or save the module's state_dict()")
 
+    def _cut(self):
+        """Make the places' tensors, also anew where share_memory() took them along."""
+        for group in self.groups:
+            where = [memory.data_ptr() + group.begin for memory in (self.values, self.gradients)]
+            if where != [tensor.data_ptr() for tensor in group.tensors]:
+                group.tensors = group.cut(self.values), group.cut(self.gradients)
+                for place in group.places:
+                    place.value, place.gradient = map(place.view, group.tensors)
+
     @torch.no_grad()
     def settle(self):
         """Copy values and gradients that lie elsewhere into their places; returns these places."""
+        self._cut()
         moved = [place for place in self.places if not place.lies_here() or (
             place.parameter.grad is not None and place.parameter.grad is not place.gradient)]
         if moved and self._defects()[0]:
@@ -187,6 +217,7 @@ class Arena:
 
     def _defects(self):
         """What is not as contiguous() left it: lines for what mend() cannot mend, and others."""
+        self._cut()
         known, unfit, moved = {place.name: place for place in self.places}, [], []
         now = {name: p for name, p in self.module.named_parameters() if p.numel()}
         for name in {**known, **now}:
@@ -234,8 +265,8 @@ class Arena:
                                  "rest; take ashlar.torch's optimizers" % place.name)
         result = []
         for dtype, (begin, end) in self.ranges.items():
-            result.append(nn.Parameter(self.values[begin:end].view(dtype)))
-            result[-1].grad = self.gradients[begin:end].view(dtype)
+            result.append(_Flat(self.values[begin:end].view(dtype)))
+            result[-1].grad, result[-1].arena = self.gradients[begin:end].view(dtype), self
         return result
 
     def zero_grad(self, places=None):
@@ -278,6 +309,8 @@ class Arena:
         if [(g.begin, g.bytes, g.dtype) for g in self.groups] != [
                 (g.begin, g.bytes, g.dtype) for g in source.groups]:
             raise ValueError("refresh: the arenas differ; make one by replicate()")
+        self.settle()
+        source.settle()
         self.values.copy_(source.values, non_blocking=True)
         ours, theirs = self.module, source.module
         for own, other in zip(ours.parameters(), theirs.parameters()):
@@ -291,7 +324,9 @@ class Arena:
     def add_gradients(self, replica):
         """Add a replica's gradients to those here, by one copy and one addition for each type, and
         leave zeros there."""
-        replica.settle()
+        for arena in self, replica:
+            arena.settle()
+            arena.put_back()
         theirs = replica.gradients.to(self.gradients.device, non_blocking=True)
         for dtype, (begin, end) in self.ranges.items():
             self.gradients[begin:end].view(dtype).add_(theirs[begin:end].view(dtype))

@@ -1,8 +1,9 @@
 """_layers - nn.LSTM, nn.GRU and nn.RNN, computed on the CPU by ashlar's passes.
 
 Constructors, parameters, state_dict, what forward() takes and returns are PyTorch's. What ashlar
-does not compute (other devices and types, autocast, dropout=1, empty batches, what torch.compile or
-torch.jit traces) goes to PyTorch's own forward().
+does not compute (other devices and types, autocast, dropout=1, empty batches, transforms of
+torch.func, forward-mode derivatives, what torch.compile or torch.jit traces) goes to PyTorch's own
+forward().
 """
 
 import ctypes
@@ -13,6 +14,7 @@ from ctypes import byref
 
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence
 
 from .._library import function, lend_threads, structure
@@ -129,6 +131,7 @@ class Stack:
 
 
 _stack = functools.lru_cache(maxsize=256)(Stack)
+_is_batched = torch._C._functorch.is_legacy_batchedtensor  # of vmap, by which is_grads_batched works
 
 
 class Layers(torch.autograd.Function):
@@ -143,9 +146,10 @@ class Layers(torch.autograd.Function):
     @staticmethod
     @_unseen
     def backward(ctx, *outputs):
-        if torch.is_grad_enabled():
-            raise RuntimeError("ashlar.torch's layers have no second derivatives; call backward "
-                               "without create_graph, or use those of torch.nn")
+        if torch.is_grad_enabled() or any(map(_is_batched, filter(torch.is_tensor, outputs))):
+            raise RuntimeError("ashlar.torch's layers have no second derivatives, nor batched ones; call "
+                               "backward without create_graph and is_grads_batched, or use those of "
+                               "torch.nn")
         stack, batch, needs = ctx.stack, ctx.batch, ctx.needs_input_grad[2:]
         x, h, c, *weights = ctx.saved_tensors
         dy, dhy, dcy = (d if d is None else d.contiguous() for d in outputs)
@@ -205,7 +209,8 @@ class _Mixin:
         self.flatten_parameters()  # deepcopy() copies parameters one by one
 
     def forward(self, input, hx=None):
-        if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        if (torch.compiler.is_compiling() or torch.jit.is_tracing() or
+                torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0):
             return self._forward(input, hx)
         self._update_flat_weights()
         is_packed = isinstance(input, PackedSequence)

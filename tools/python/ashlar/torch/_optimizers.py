@@ -9,7 +9,7 @@ from ctypes import byref
 import torch
 
 from .._library import device_and_allocator, function, lend_threads, structure
-from ._contiguous import new_range
+from ._contiguous import Arena, new_range
 
 # ---- libashlar's constants, structures and functions: include/ashlar/arena.h, optimizer.h ----
 
@@ -64,7 +64,7 @@ class _Native:
         weakref.finalize(self, _arena_destroy, self.arena)
         for group in arena.groups:
             specs = (_TensorSpec * len(group.places))(*map(self._spec, group.places))
-            _arena_add_group(self.arena, group.bytes, specs, len(specs), None)
+            _arena_add_group(self.arena, group.bytes + group.bytes % 2, specs, len(specs), None)
         self._lend(PARAMETERS, arena.values)
         self._lend(GRADIENTS, arena.gradients)
         _arena_commit(self.arena, allocator, self.stream(), 1 << PARAMETERS | 1 << GRADIENTS)
@@ -74,11 +74,13 @@ class _Native:
     @staticmethod
     def _spec(place):
         p = place.parameter
-        if p.dtype not in DTYPES:
+        if p.dtype not in DTYPES and (p.dtype.is_floating_point or p.dtype.is_complex):
             raise ValueError("optimizer: parameter %s is %s; take float32, float64, float16 or "
                              "bfloat16" % (place.name, p.dtype))
         shape = tuple(p.shape) if p.dim() == 2 and p.is_contiguous() else (p.numel(),)
-        return _TensorSpec(place.name.encode(), DTYPES[p.dtype], len(shape),
+        if p.dtype not in DTYPES:  # integers, which are never trained: as many bytes, or one more
+            shape = -(-p.numel() * p.element_size() // 2),
+        return _TensorSpec(place.name.encode(), DTYPES.get(p.dtype, 2), len(shape),
                            (_size * 4)(*shape), place.offset)
 
     def _lend(self, region, memory):
@@ -146,19 +148,21 @@ class _Pass:
               "alpha": "smoothing", "lr_decay": "rate_decay", "eps": "epsilon"}  # of _Config
     state_names = {}  # PyTorch's names of a parameter's state, with their regions; "step" has none
 
-    def __init__(self, arena, lr=None, *, params=None, clip_norm=0.0, loss_scale=0.0,
+    def __init__(self, arena, *values, params=None, clip_norm=0.0, loss_scale=0.0,
                  zero_gradients=False, **options):
+        if not isinstance(arena, Arena):
+            raise TypeError("%s takes what contiguous(module) returns, not a %s; parameters or groups go "
+                            "to params=" % (type(self).__name__, type(arena).__name__))
         self._arena, self._zero_gradients = arena, zero_gradients
-        self._limits = {"clip_norm": clip_norm, "loss_scale": loss_scale}
+        self._limits = {"clip_norm": clip_norm or 0.0, "loss_scale": loss_scale}
         self._index = {id(place.parameter): i for i, place in enumerate(arena.places)}
         self._set, self._config, self._followed = {}, None, None
         arena.check(mend=True)
         self._versions = {i: None for i, place in enumerate(arena.places)  # of what has a master
                           if place.value.dtype in (torch.float16, torch.bfloat16)}
         self._native = _Native(arena)
-        options.update({} if lr is None else {"lr": lr})
-        super().__init__([place.parameter for place in arena.places] if params is None else params,
-                         **options)
+        super().__init__(arena.module.parameters() if params is None else params, *values, **options)
+        self._step_supports_amp_scaling = False  # also with fused=True: GradScaler has to unscale
         self._follow()
 
     def __getstate__(self):
@@ -197,7 +201,8 @@ class _Pass:
 
     def _follow(self):
         """Make the groups' present values libashlar's; returns the rate that scales refer to."""
-        groups, kind = self.param_groups, type(self).__name__.upper()
+        groups = self.param_groups
+        kind = next(c.__name__.upper() for c in type(self).__mro__ if c.__module__ == __name__)
         kind = "ADAMW" if groups[0].get("decoupled_weight_decay") else kind
         shared, *others = map(self._shared, groups)
         for key in (key for other in others for key in shared if other[key] != shared[key]):
@@ -315,7 +320,12 @@ class _Pass:
             if saved and p.numel():
                 i = self._index[id(p)]
                 for name, tensor in self._views(i).items():
-                    given = saved.get(name, p if name == "master" else None)
+                    given = saved.get(name, p if name == "master" else 0)  # 0: it is not there
+                    if given is not None and getattr(given, "shape", None) != p.shape:
+                        raise ValueError(
+                            "load_state_dict: there is no %s of %s of shape %s; take the state of %s over "
+                            "equal parameters in this order" % (
+                                name, self._arena.places[i].name, tuple(p.shape), type(self).__name__))
                     tensor.copy_(given) if given is not None else tensor.zero_()
                 updates[i] = int(saved.get("step", max(1, extra.get("step", 1))))
         extra = {"step": 0, **extra}
