@@ -289,6 +289,12 @@ def check_command(folder):
                         (["--pack", log, "--assert", "peak<=1B"], "leave out --assert")):  # fmt: skip
         done = subprocess.run([sys.argv[1], *words], capture_output=True, text=True)
         assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done
+    x.write_bytes(b"")
+    for words, said in (([folder / "no", "--assert", "peak<=1B"], "no: No such file"), (["--diff", a, x], "empty"),
+                        (["/dev/stdin"], "put it into a file"), ([x, "--assert", "live<=0"], "x.xml: empty"),
+                        (["/dev/stdin", "--assert", "peak<=1B"], "/dev/stdin")):  # fmt: skip
+        done = subprocess.run([sys.argv[1], *words], capture_output=True, input=a.read_bytes())
+        assert done.returncode == 1 and said in done.stderr.decode() and done.stderr.count(b"\n") == 1, done
 
 
 def in_a_folder(check):
