@@ -14,6 +14,7 @@ import itertools
 import json
 import pathlib
 import pickle
+import random
 import subprocess
 import sys
 import tempfile
@@ -55,7 +56,8 @@ class History:
             block["state"] = "inactive"  # repeated() frees what the history allocates
 
     def save(self, path, **planted):
-        return save(path, [*self.repeated(**planted)], self.segments)
+        events = [{**e, "time_us": i} for i, e in enumerate(self.repeated(**planted))]
+        return save(path, events, self.segments)
 
     def sites(self):
         """Lines and sizes, those that allocate most first."""
@@ -212,6 +214,57 @@ def check_diff(folder):
     assert rows[0][:4] == ["run/train.py:30 (step)", None, 0, MIB] and len(rows) == 2, rows
 
 
+def check_gaps(folder):
+    """Whichever events are lost: what fits to the others is answered for, and a line tells of the rest.
+    Events that a ring had in another order get their times' again."""
+    events, at = [event("segment_alloc", 0, 20 * MIB)], lambda n: n % 5 * 4 * MIB
+    for step in range(12):
+        events += [event("alloc", at(step), MIB, step % 3), *freed(event("", at(step + 3), MIB))[:2 * (step > 1)]]
+    events += [event("segment_free", 0, 20 * MIB), event("segment_alloc", 0, 20 * MIB)]
+    for i, e in enumerate(events):
+        e["time_us"] = 10_000 * i
+    whole, rng = answers_of(save(folder / "a.pickle", events)), random.Random(7)
+    ring = events[10:] + events[:10]
+    assert answers_of(save(folder / "a.pickle", ring)) == whole, "not in order"
+    for _ in range(60):
+        draw = rng.random()
+        left = [e for e in events if rng.random() < draw and (draw < 0.9 or "free" not in e["action"])]
+        out = subprocess.run([sys.argv[1], save(folder / "a.pickle", left)], capture_output=True, text=True)
+        assert out.returncode == 0 and not out.stderr, (left, out.stderr)
+    lost = [e for e in events if "free" not in e["action"]]  # as by skip_actions of PyTorch
+    out = subprocess.run([sys.argv[1], save(folder / "a.pickle", lost)], capture_output=True, text=True).stdout
+    assert "events are missing from the history" in out and "at most 5.0 MiB live" in out, out
+
+
+def check_devices(folder):
+    """Steps are those of the program, though an annotation names the device that is current: one that is
+    idle does not grow. Of two ranks each has a device of its own. Without a history there is no peak."""
+    own = [event("alloc", MIB * n, MIB) for n in range(6)]
+    for n, e in enumerate(own):
+        e["time_us"] = 10 * n + 9
+    steps = [{"stage": "START", "name": "s", "device": 1, "time_us": 10 * n} for n in range(6)]
+    a, b, kept = folder / "a.pickle", folder / "b.pickle", {"size": MIB, "state": "active_allocated"}
+    segment = {"address": 0, "total_size": MIB, "blocks": [kept]}
+    def saved(path, *traces):
+        path.write_bytes(pickle.dumps({"segments": [], "device_traces": [[*t] for t in traces],
+                                       "external_annotations": steps}))  # fmt: skip
+        return path
+    status, errors, report = replay(saved(a, own, own, own[:1], []), "--assert", "grown<=0")
+    assert status == 1 and [f", device {d}: grown<=0: 1.0 MiB a step" in errors[d] for d in (0, 1)], errors
+    assert len(errors) == 2 and [x["steps"] for x in report["answers"]] == [5, 5, 0], errors
+    diff = replay(saved(a, own[:4]), saved(b, [], [], own), "--diff")[2]
+    assert [(d["device_a"], d["device_b"], d["live_peak_bytes_a"], d["live_peak_bytes_b"]) for d in diff] == [
+        (0, 2, 4 * MIB, 6 * MIB)], diff
+    diff = replay(saved(a, own, own), saved(b, own), "--diff")[2]  # where one has gone
+    assert [(d["device_b"], d["live_peak_bytes_b"]) for d in diff] == [(0, 6 * MIB), (1, 0)], diff
+    for snapshot in {"segments": [segment], "device_traces": [[]]}, [segment]:  # memory_snapshot() has no more
+        a.write_bytes(pickle.dumps(snapshot))
+        status, errors, report = replay(a, *[w for kind in ("peak", "grown", "reserved", "live") for w in
+                                             ("--assert", f"{kind}<=1GiB")])  # fmt: skip
+        assert status == 1 and len(errors) == 3 and all("no history; call torch" in e for e in errors), errors
+        assert report["answers"][0]["live_bytes"] == MIB, report
+
+
 def check_command(folder):
     """Exit statuses, steps by a period, and JUnit's XML of what holds and does not."""
     events = [event("alloc", 512 * i, 512, 7 + i % 2, file="b.py" if i % 2 else "/x/train.py") for i in range(20)]
@@ -236,6 +289,12 @@ def check_command(folder):
                         (["--pack", log, "--assert", "peak<=1B"], "leave out --assert")):  # fmt: skip
         done = subprocess.run([sys.argv[1], *words], capture_output=True, text=True)
         assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done
+    x.write_bytes(b"")
+    for words, said in (([folder / "no", "--assert", "peak<=1B"], "no: No such file"), (["--diff", a, x], "empty"),
+                        (["/dev/stdin"], "put it into a file"), ([x, "--assert", "live<=0"], "x.xml: empty"),
+                        (["/dev/stdin", "--assert", "peak<=1B"], "/dev/stdin")):  # fmt: skip
+        done = subprocess.run([sys.argv[1], *words], capture_output=True, input=a.read_bytes())
+        assert done.returncode == 1 and said in done.stderr.decode() and done.stderr.count(b"\n") == 1, done
 
 
 def in_a_folder(check):
@@ -246,7 +305,9 @@ def in_a_folder(check):
 def main():
     shared = (ROOT.parent / "shared" / "traces" / "snapshots").glob("*.pickle.gz")
     cases = {"the_peak_is_cut_by_line_and_annotation": check_peak, "a_failed_request_has_its_hole": check_oom,
-             "moved_lines_are_the_same": check_diff, "the_command_line_is_checked": check_command}  # fmt: skip
+             "moved_lines_are_the_same": check_diff,
+             "what_a_history_lacks_is_told": check_gaps, "steps_are_those_of_all_devices": check_devices,
+             "the_command_line_is_checked": check_command}  # fmt: skip
     for path in sorted(map(pathlib.Path, sys.argv[2:] or shared)):
         name = f"what_is_planted_in_{path.name.split('.')[0]}_is_named_first"
         cases[name] = functools.partial(check_snapshot, path)

@@ -24,7 +24,7 @@ SETTINGS = [
     "max_split_size_mb:40,max_non_split_rounding_mb:24",
     "roundup_power2_divisions:[1:1,4:4,16:8,>:2]",
     "garbage_collection_threshold:0.6,per_process_memory_fraction:0.9",
-    "large_segment_size_mb:32,max_split_size_mb:64,roundup_power2_divisions:4",
+    "large_segment_size_mb:16,max_split_size_mb:16,roundup_power2_divisions:4",
 ]
 MEMORY_MIB = 2048
 MODES = ["eager", "adversarial"]  # whether work is done at once, or when the host waits for it

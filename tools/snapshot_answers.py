@@ -30,6 +30,7 @@ NOT_OWN = re.compile(r'(site|dist)-packages/|/torch/|/lib/python3|torchinductor_
 NODES = r'(\w*(?:Backward|AccumulateGrad)\w*?)(?:_apply\w*)?\b', r'at::_ops::(\w+)'  # in functions of C++
 BLOCKS = {'alloc', 'free_requested', 'free_completed'}
 LIMIT = re.compile(r'\s*(peak|grown|reserved|live)\s*<=\s*(?:(\d+(?:\.\d+)?)(B|KiB|MiB|GiB|TiB)|0)\s*')
+NO_HISTORY = 'no history; call torch.cuda.memory._record_memory_history() before the training'
 UNITS = 'B', 'KiB', 'MiB', 'GiB', 'TiB'
 
 
@@ -79,9 +80,11 @@ class Answers:
     at the peak of all; `by_line`, `by_note` and `by_size` are the shares of that, `growth` of a step.
     A line is the text for it; `frames` tells the file, number and function of each."""
 
-    def __init__(self, name, device, memory, stacks):
-        self.name, self.device, self.memory = name, device, memory
-        frames = [frame_of(stack) for stack in stacks] + [('', 0, 'before the history')]
+    def __init__(self, name, device, history):
+        self.name, self.device = name, device
+        self.memory = history.devices.get(device, snapshot_events.Memory())
+        self.is_recorded = any(memory.events for memory in history.devices.values())
+        frames = [frame_of(stack) for stack in history.stacks] + [('', 0, 'before the history')]
         self.line_of = [label_of(frame) for frame in frames]
         self.frames = dict(zip(self.line_of, frames))
         self.borders, self.steps_by = self.find_steps()
@@ -89,6 +92,9 @@ class Answers:
         self.borders = self.borders[::self.stride]
         self.steps = max(len(self.borders) - 1, 0) * self.stride
         blocks = self.walk()
+        later = [name for at, stage, name in self.memory.annotations
+                 if stage == 'START' and at == len(self.memory.events)]  # behind all events
+        self.is_idle = self.peak == 0 or any(later.count(name) >= 3 for name in {*later})
         self.growth = sorted(self.find_growth(), key=lambda row: (-row[1], row[0]))
         self.grown = sum(row[1] for row in self.growth)
         self.by_line = shares_of((line, size) for line, size, _ in blocks)
@@ -232,10 +238,16 @@ class Answers:
             if rows and (title != 'annotation' or rows[0][0] != 'none' or len(rows) > 1):
                 yield f'  at the peak, by {title}:'
                 yield from text_of_rows(rows, self.peak)
-        if not self.borders:
+        if self.memory.missing:
+            yield (f'  {self.memory.missing} events are missing from the history, or do not fit to the '
+                   f"others: figures may differ from the program's")
+        if not self.is_recorded:
+            yield f'  {NO_HISTORY}'
+        elif not self.borders and not self.is_idle:
             yield '  no steps found: no annotation comes 3 times, and no line at equal distances'
         elif self.grown == 0:
-            yield f'  nothing grows over {self.steps} steps ({self.steps_by})'
+            over = f'over {self.steps} steps ({self.steps_by})' if self.borders else 'while it is idle'
+            yield f'  nothing grows {over}'
         else:
             grown = size_text(self.grown)
             yield f'  each of {self.steps} steps ({self.steps_by}) leaves {grown} more, by line:'
@@ -318,8 +330,8 @@ class Diff:
 
     def text(self):
         old, new = self.old, self.new
-        yield f'{old.name} has at most {size_text(old.peak)} live, {new.name} has {size_text(new.peak)} ' \
-              f'({signed_text(new.peak - old.peak)})'
+        yield (f'{old.name}, device {old.device}, has at most {size_text(old.peak)} live, {new.name}, '
+               f'device {new.device}, has {size_text(new.peak)} ({signed_text(new.peak - old.peak)})')
         if not self.rows:
             yield '  no line differs'
             return
@@ -335,6 +347,7 @@ class Diff:
 
     def json(self):
         return {'schema': 'ashlar-diff/1', 'trace_a': self.old.name, 'trace_b': self.new.name,
+                'device_a': self.old.device, 'device_b': self.new.device,
                 'live_peak_bytes_a': self.old.peak, 'live_peak_bytes_b': self.new.peak,
                 'changes': table('line block_bytes most_bytes_a most_bytes_b at_peak_bytes_a at_peak_bytes_b',
                                  self.rows)}  # fmt: skip
@@ -359,7 +372,9 @@ def failure(limit, answers, diff):
     most = int(float(number or 0) * (1 << 10 * UNITS.index(unit or 'B')))
     value = {'peak': answers.peak, 'grown': answers.grown, 'reserved': answers.reserved_peak,
              'live': answers.live}[kind]  # fmt: skip
-    if kind == 'grown' and not answers.borders:
+    if kind != 'live' and not answers.is_recorded:
+        return NO_HISTORY
+    if kind == 'grown' and not answers.borders and not answers.is_idle:
         return 'no steps found; record 3 or more, or mark them by record_function()'
     if value > most:
         return (f'{size_text(value)}{" a step" * (kind == "grown")}, {size_text(value - most)} too much; '
@@ -372,16 +387,17 @@ def answer(options, histories):
     record = lambda word, text: f'{word}\t{snapshot_events.text_of(text)}\n'
     yield from ('ashlar-events/1\n',) if options.diff else histories[0].records()
     suite, objects = ElementTree.Element('testsuite', name='ashlar-replay'), []
-    *older, newest = histories
-    used = [d for d, memory in newest.devices.items() if memory.first or memory.events]
-    for device in used or [0]:
-        both = [Answers(path, device, history.devices.get(device, snapshot_events.Memory()), history.stacks)
-                for path, history in zip(options.snapshots, histories)]
-        diff = Diff(*both) if older else None
+    used = [[d for d, memory in history.devices.items() if memory.first or memory.events] or [0]
+            for history in histories]
+    if max(map(len, used)) > 1:  # else the one is compared with the other, as of two ranks
+        used = [sorted({*used[0], *used[-1]})] * len(used)
+    for devices in zip(*used):
+        both = [Answers(*of) for of in zip(options.snapshots, devices, histories)]
+        diff = Diff(*both) if len(both) > 1 else None
         yield from (record('text', line) for line in (diff or both[-1]).text())
         objects.append((diff or both[-1]).json())
         for limit in options.limits:
-            name, wrong = f'{both[-1].name}, device {device}', failure(limit, both[-1], diff)
+            name, wrong = f'{both[-1].name}, device {both[-1].device}', failure(limit, both[-1], diff)
             case = ElementTree.SubElement(
                 suite, 'testcase', classname=snapshot_events.printable(name), name=limit)
             if wrong:

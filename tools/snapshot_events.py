@@ -2,13 +2,13 @@
 
     python3 tools/snapshot_events.py SNAPSHOT.pickle[.gz] [EVENTS]
 
-SNAPSHOT is what torch.cuda.memory._dump_snapshot() writes, or the dict of torch.cuda.memory._snapshot()
-written by pickle.dump(), of PyTorch 2.1 to 2.15. EVENTS is stdout if it is not given: text in UTF-8, a
+SNAPSHOT is what torch.cuda.memory._dump_snapshot() writes, or what torch.cuda.memory._snapshot() or
+torch.cuda.memory_snapshot() returns, written by pickle.dump(), of PyTorch 2.1 to 2.15. EVENTS is stdout if it is not given: text in UTF-8, a
 record a line, fields between TABs; in texts \\ TAB and newline are \\\\ \\t \\n.
 
     ashlar-events/1
     setting  NAME VALUE               of the allocator; roundup_power2_divisions as roundup.1 roundup.2 ...
-    setting  history_missing N        so many events do not fit to the segments: others are missing
+    setting  history_missing N        so many events do not fit to others or to segments: some are missing
     segment  DEVICE ADDRESS SIZE STREAM small|large POOL:POOL EXPANDABLE     where the history begins
     block    DEVICE ADDRESS SIZE REQUESTED active|pending|inactive           all of these segments
     event    DEVICE ACTION ADDRESS SIZE STREAM STACK POOL:POOL               in order, device by device
@@ -35,6 +35,7 @@ GRAIN = 512  # PyTorch: sizes of blocks are multiples;
 SMALL = 1 << 20  # up to here, requests are served from segments of the small pool;
 SMALL_SEGMENT = 2 << 20  # these have this size. Of the others no rest up to SMALL is split off,
 LARGE_SEGMENT = 20 << 20  # and where they are expandable, they grow by this size.
+MOST_SKEW = 1000  # microseconds by which the clocks of two processors may differ
 STATES = {'active_allocated': 'active', 'active_pending_free': 'pending',
           'active_awaiting_free': 'pending', 'inactive': 'inactive'}
 TAKES, GIVES = {'segment_alloc', 'segment_map'}, {'segment_free', 'segment_unmap'}
@@ -150,10 +151,12 @@ class Memory:
         rounded, most_split = rounding(settings), settings.get('max_split_size', -1)
         blocks, loose = {segment[0]: [] for segment in self.segments}, {}
         for address, (size, *others) in sorted(self.live.items()):
-            segment = self.find(address)
-            if segment:
-                blocks[segment[0]].append([address, max(size, 0) or rounded(others[0]), *others, -size])
-            self.missing += segment is None
+            taken, segment = max(size, 0) or rounded(others[0]), self.find(address)
+            if segment is None:  # no event tells of it
+                behind = [s[0] for s in self.segments[bisect.bisect(self.segments, (address,)):][:1]]
+                segment = address, min([address + taken, *behind]) - address, 0, None, '0:0', False
+                self.missing += self.add(segment)
+            blocks.setdefault(segment[0], []).append([address, taken, *others, -size])
         for i, (start, size, stream, kind, pool, is_expandable) in enumerate(self.segments):
             own, end = blocks[start], start + size
             if kind is None:
@@ -249,25 +252,34 @@ def events_of(trace, stacks):
                  [pool_by_pair[pair] for pair in pools], notes)], times
 
 
-def undo_history(memory):
-    """Undo the events, the last one first. Returns the allocations that Memory.layout() wants."""
-    large, live, missing = [], memory.live, 0
+def undo_history(memory, times):
+    """Undo the events, the last one first. Those of blocks that do not fit to what comes later go: others
+    are missing. Returns the allocations that Memory.layout() wants."""
+    large, live, missing, begun, odd = [], memory.live, 0, set(), set()
     for left, (action, address, size, stream, _, pool, _) in enumerate(reversed(memory.events), 1):
         if action == 'alloc':
-            missing += live.pop(address, None) is None
+            is_known = live.pop(address, None) is not None
+            if address in begun and not is_known:
+                odd.add(len(memory.events) - left)
+                continue
+            missing += not is_known
+            begun.add(address)
             if size > SMALL:
                 large.append((left, address))
-        elif action == 'free_completed':
-            missing += address in live
-            live[address] = -left, size, 'pending', 0
-        elif action == 'free_requested':
+        elif action in ('free_completed', 'free_requested'):
             old = live.get(address, (-left, 0, 0, 0))
-            live[address] = old[0], size, 'active', old[3]
+            if old[2] == 'active' or old[2] and action == 'free_completed':
+                odd.add(len(memory.events) - left)
+            else:
+                begun.discard(address)
+                live[address] = old[0], size, 'pending' if action == 'free_completed' else 'active', old[3]
         elif action in TAKES:
             missing += not memory.give(address, size)
         elif action in GIVES:
             missing += not memory.take(address, size, stream, pool, action == 'segment_unmap')
-    memory.missing += missing
+    memory.missing += missing + len(odd)
+    for items in (memory.events, times) if odd else ():
+        items[:] = [item for i, item in enumerate(items) if i not in odd]
     actions = {event[0] for event in memory.events}
     if 'free_completed' in actions and 'free_requested' not in actions:  # PyTorch left them out
         live.update((at, (*b[:2], 'active', b[3])) for at, b in live.items())
@@ -278,6 +290,8 @@ class History:
     """What a snapshot tells: `settings`, `stacks`, and the memory of each device."""
 
     def __init__(self, snapshot):
+        if isinstance(snapshot, list) and snapshot and all(isinstance(segment, dict) for segment in snapshot):
+            snapshot = {'segments': snapshot}  # of torch.cuda.memory_snapshot()
         if not isinstance(snapshot, dict) or not isinstance(snapshot.get('segments'), list):
             raise Refused('it has no "segments": torch.cuda.memory._dump_snapshot() writes them')
         stacks, self.devices, annotations = Stacks(), {}, {}
@@ -291,8 +305,9 @@ class History:
                 with reading(f'segment {i}'):
                     memory = self.devices.setdefault(number_of(record, 'device', 0), Memory())
                     read_segment(record, memory, stacks)
+            most = max(annotations.values(), key=len, default=())  # they name the device that is current
             for device in sorted({*range(len(traces)), *self.devices, *annotations}):
-                marks = sorted(annotations.get(device, ()), key=lambda mark: mark[0])
+                marks = sorted(annotations.get(device, most), key=lambda mark: mark[0])
                 trace = traces[device] if device < len(traces) else []
                 self.add(device, trace, marks, settings, stacks)
         self.stacks = stacks.all
@@ -309,8 +324,11 @@ class History:
                     events_of([event], stacks)
             raise
         trace.clear()
+        if any(a > b + MOST_SKEW for a, b in zip(times, times[1:])):  # PyTorch's ring has got another size
+            order = sorted(range(len(times)), key=times.__getitem__)
+            memory.events, times = [memory.events[i] for i in order], [times[i] for i in order]
+        memory.first = [*memory.layout(settings, undo_history(memory, times))]
         memory.annotations = [(bisect.bisect_left(times, time), *a) for time, *a in annotations]
-        memory.first = [*memory.layout(settings, undo_history(memory))]
 
     def records(self):
         """The lines of the event file."""

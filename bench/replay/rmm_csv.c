@@ -236,12 +236,14 @@ ashlar_status ashlar__rmm_log_read(const char *path, ashlar_rmm_log **out) {
     char *text = NULL;
     size_t bytes;
     ASHLAR_TRY(ashlar__file_read_stream(path, &text, &bytes));
-    const bool is_gzip = bytes >= 2 && memcmp(text, "\x1f\x8b", 2) == 0;
+    const bool is_packed = bytes >= 2 && memcmp(text, "\x1f\x8b", 2) == 0;
     const ashlar_status status =
-        is_gzip
-            ? ashlar__fail(ASHLAR_EFORMAT,
-                           "%s: packed by gzip; unpack it: zcat FILE | ashlar-replay /dev/stdin",
-                           path)
+        is_packed || (bytes > 0 && text[0] == '\x80')
+            ? ashlar__fail(
+                  ASHLAR_EFORMAT,
+                  "%s: a snapshot, or packed by gzip: from a pipe, only logs are read; put "
+                  "it into a file, or unpack a log: zcat FILE | ashlar-replay /dev/stdin",
+                  path)
             : ashlar__rmm_log_parse(path, text, bytes, out);
     ashlar__host_free(text);
     return status;

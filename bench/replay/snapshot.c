@@ -130,8 +130,12 @@ ashlar_status ashlar__snapshot_read(const char *path, const ashlar_snapshot_job 
                                     ashlar_events **out) {
     char *text = NULL;
     size_t bytes = 0;
+    int fd;
     const char *const files[] = {job->before != NULL ? job->before : path, path};
     for (size_t i = 0; i < 2 && (job->before != NULL || job->assertion_count > 0); i++) {
+        ASHLAR_TRY(ashlar__file_open(files[i], &fd, &bytes));
+        (void)close(fd);
+        ASHLAR_FAIL_IF(bytes == 0, ASHLAR_EFORMAT, "%s: empty, and no snapshot", files[i]);
         ASHLAR_FAIL_IF(!is_pickle(files[i]), ASHLAR_EINVAL,
                        "%s: --%s is about snapshots of PyTorch, as it writes them", files[i],
                        job->before != NULL ? "diff" : "assert");

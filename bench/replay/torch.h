@@ -26,7 +26,7 @@ typedef struct ashlar_torch_settings {
 
 /* Set PyTorch's defaults, but for what `text` names as PYTORCH_CUDA_ALLOC_CONF does; NULL: nothing.
  * Keys that do not change where blocks lie are ignored. `source` is for messages. Errors:
- * ASHLAR_EINVAL (an unknown key, a bad value). */
+ * ASHLAR_EINVAL (an unknown key, a bad value); what other keys say is in *out even then. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__torch_settings_parse(const char *source, const char *text,
                                                              ashlar_torch_settings *out);
 

@@ -10,8 +10,8 @@
 
 /* How keys without a say in where blocks lie begin. */
 static const char *const other_keys[] = {
-    "backend", "release_lock_on_cudamalloc", "graph_capture_record_stream_reuse",
-    "pinned_", "throw_on_cudamalloc_oom",    "expandable_segments_reserve"};
+    "backend", "release_lock_on_",        "graph_capture_record_stream_reuse",
+    "pinned_", "throw_on_cudamalloc_oom", "expandable_segments_"};
 
 static bool parse_mib(ashlar_piece value, uint64_t least, uint64_t *out) {
     uint64_t mib = 0;
@@ -64,9 +64,9 @@ static ashlar_status set(const char *source, ashlar_piece key, ashlar_piece valu
     char shown[2][ASHLAR_SHOWN_BYTES];
     bool is_good = false;
     if (ashlar__piece_is(key, "max_split_size_mb")) {
-        is_good = parse_mib(value, 21, &s->max_split_bytes);
+        is_good = parse_mib(value, 11, &s->max_split_bytes);
     } else if (ashlar__piece_is(key, "max_non_split_rounding_mb")) {
-        is_good = parse_mib(value, 20, &s->max_non_split_rounding_bytes);
+        is_good = parse_mib(value, 11, &s->max_non_split_rounding_bytes);
     } else if (ashlar__piece_is(key, "large_segment_size_mb")) {
         is_good = parse_mib(value, 11, &s->large_segment_bytes);
     } else if (ashlar__piece_is(key, "garbage_collection_threshold")) {
@@ -110,13 +110,24 @@ ashlar_status ashlar__torch_settings_parse(const char *source, const char *text,
                                            ashlar_torch_settings *out) {
     ashlar_piece rest = ashlar__piece_of(text == NULL ? "" : text);
     *out = (ashlar_torch_settings){.max_split_bytes = UINT64_MAX,
-                                   .max_non_split_rounding_bytes = 20 * MIB,
                                    .large_segment_bytes = 20 * MIB,
                                    .fraction = 1,
                                    .is_by_number = true};
+    ashlar_status status = ASHLAR_OK;
     while (rest.bytes > 0) {
         const ashlar_piece key = ashlar__piece_trim(ashlar__piece_cut(&rest, ':'));
-        ASHLAR_TRY(set(source, key, cut_value(&rest), out));
+        const ashlar_status of_key = set(source, key, cut_value(&rest), out);
+        status = of_key != ASHLAR_OK ? of_key : status;
     }
-    return ASHLAR_OK;
+    if (out->max_non_split_rounding_bytes == 0) {
+        out->max_non_split_rounding_bytes = out->large_segment_bytes;
+    }
+    ASHLAR_FAIL_IF(status == ASHLAR_OK &&
+                       (out->max_split_bytes < out->large_segment_bytes ||
+                        out->max_non_split_rounding_bytes < out->large_segment_bytes),
+                   ASHLAR_EINVAL,
+                   "%s: max_split_size_mb and max_non_split_rounding_mb have to be at least %llu, "
+                   "as large_segment_size_mb is",
+                   source, (unsigned long long)(out->large_segment_bytes / MIB));
+    return status;
 }

@@ -223,11 +223,18 @@ static ashlar_status put_rows(const table *t, ashlar_torch_settings *settings,
 
 static ashlar_status put_table(const table *t, const ashlar_rmm_log *log) {
     ashlar_torch_settings settings;
-    ASHLAR_TRY(ashlar__torch_settings_parse(
-        t->events->name, ashlar__events_setting(t->events, "PYTORCH_CUDA_ALLOC_CONF"), &settings));
+    const ashlar_events *e = t->events;
     ashlar_json_writer *w = t->writer;
-    fprintf(t->out, "%s, device %u: %zu events\n", t->events->name, t->device,
-            t->events->event_count);
+    size_t count = 0;
+    for (size_t i = 0; i < e->event_count; i++) {
+        count += e->events[i].device == t->device;
+    }
+    fprintf(t->out, "%s, device %u: %zu events\n", e->name, t->device, count);
+    if (ashlar__torch_settings_parse("recorded settings",
+                                     ashlar__events_setting(e, "PYTORCH_CUDA_ALLOC_CONF"),
+                                     &settings) != ASHLAR_OK) { /* as of a later version */
+        fprintf(t->out, "  %s; the rules go without that\n", ashlar_error_detail());
+    }
     ashlar__json_open_object(w);
     ashlar__json_add_uint64(w, "device", t->device);
     row recorded;

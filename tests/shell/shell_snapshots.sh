@@ -66,10 +66,22 @@ knows_what_a_history_lacks() {
     {
         printf 'ashlar-events/1\n'
         event alloc 0x7f0000000000 4194304 | sed 's/0/1/' # the device
+        printf 'event\t0\toom\t0x0\t512\t0\t0\t0:0\n'
     } >"$scratch/bare.events"
     runs 0 '' "$scratch/bare.events" --json "$json" || return
+    grep -qF 'bare.events, device 1: 1 events' "$scratch/stdout" || return
     holds '[d["device"] for d in r["what_if"]] == [1]
         and r["what_if"][0]["allocators"][0]["unused_at_peak_bytes"] == 0'
+}
+
+# A later version records settings that are not known here.
+goes_without_settings_that_are_not_known() {
+    { cat "$events" && printf 'setting\tPYTORCH_CUDA_ALLOC_CONF\tnew:[a,b],max_split_size_mb:21\n'; } \
+        >"$scratch/later.events"
+    runs 0 '' "$scratch/later.events" --json "$json" || return
+    holds 'r["what_if"][0]["allocators"][1]["reserved_peak_bytes"] >> 20 == 82' || return
+    grep -qF '  recorded settings: PyTorch'\''s allocator has no setting "new"; the rules go without' \
+        "$scratch/stdout"
 }
 
 refuses_settings_that_pytorch_refuses() {
@@ -92,6 +104,7 @@ is_equal_to_pytorch_itself() {
 check what_if_compares_allocators compares_allocators
 check a_record_that_differs_is_named says_where_the_record_differs
 check what_a_history_lacks_is_known knows_what_a_history_lacks
+check unknown_settings_of_a_record_are_left_out goes_without_settings_that_are_not_known
 check bad_settings_are_refused refuses_settings_that_pytorch_refuses
 if [ -d "$snapshots" ]; then
     check rules_are_equal_to_recorded_trainings is_equal_to_recorded_trainings

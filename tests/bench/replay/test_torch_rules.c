@@ -430,8 +430,18 @@ CASE(settings_are_read_as_pytorch_reads_them) {
     CHECK(s.roundups[5] == 2 && s.roundups[ASHLAR_TORCH_ROUNDUPS - 1] == 2);
     CHECK_FAILS(ashlar__torch_settings_parse("--torch", "max_split_size:128", &s), ASHLAR_EINVAL,
                 "--torch: PyTorch's allocator has no setting \"max_split_size\"");
-    CHECK_FAILS(ashlar__torch_settings_parse("--torch", "max_split_size_mb:20", &s), ASHLAR_EINVAL,
-                "--torch: \"20\" is no value of max_split_size_mb");
+    CHECK_FAILS(ashlar__torch_settings_parse(
+                    "stone", "release_lock_on_hipmalloc:True,new_key:1,max_split_size_mb:20", &s),
+                ASHLAR_EINVAL, "stone: PyTorch's allocator has no setting \"new_key\"");
+    CHECK(s.max_split_bytes == 20 * MIB && s.max_non_split_rounding_bytes == 20 * MIB);
+    REQUIRE(ashlar__torch_settings_parse("", "large_segment_size_mb:16,max_split_size_mb:16", &s) ==
+            ASHLAR_OK);
+    CHECK(s.max_non_split_rounding_bytes == 16 * MIB);
+    CHECK_FAILS(ashlar__torch_settings_parse("--torch", "max_split_size_mb:19", &s), ASHLAR_EINVAL,
+                "--torch: max_split_size_mb and max_non_split_rounding_mb have to be at least 20");
+    CHECK_FAILS(ashlar__torch_settings_parse(
+                    "--torch", "max_non_split_rounding_mb:25,large_segment_size_mb:30", &s),
+                ASHLAR_EINVAL, "have to be at least 30");
     CHECK_FAILS(ashlar__torch_settings_parse("--torch", "roundup_power2_divisions:[3:2]", &s),
                 ASHLAR_EINVAL, "is no value of roundup_power2_divisions");
 }
