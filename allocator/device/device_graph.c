@@ -40,20 +40,27 @@ static ashlar_status queue_launch(ashlar_device *device, ashlar_stream stream, l
     ASHLAR_IN_CONTEXT(device, "cuLaunchHostFunc", launch_host_func, (stream, run_launch, queued));
 }
 
+/* Of what the CPU computes on: int32, F32, F64. */
+enum { LEAST_ALIGN = 4 };
+
 ashlar_status ashlar__check_operands(const ashlar_device *device, const char *call,
                                      const ashlar_operand *operands) {
     const bool is_soft = device != NULL && device->info.kind == ASHLAR_DEVICE_SOFT;
     const int ordinal = is_soft ? device->info.ordinal : 0;
     for (const ashlar_operand *o = operands; o->name != NULL; o++) {
+        const bool is_checked = is_soft && o->ptr != NULL && o->bytes > 0;
         ASHLAR_FAIL_IF(o->ptr == NULL && o->is_needed, ASHLAR_EINVAL, "%s: %s is NULL", call,
                        o->name);
         ASHLAR_FAIL_IF(
-            is_soft && o->ptr != NULL && o->bytes > 0 &&
-                !ashlar__soft_is_for_work(ordinal, o->ptr, o->bytes, call, o->name),
+            is_checked && !ashlar__soft_is_for_work(ordinal, o->ptr, o->bytes, call, o->name),
             ASHLAR_EINVAL,
             "%s: %s, %zu bytes at %p, is not memory of device soft:%d; take all of it by "
             "ashlar_alloc() or ashlar_device_host_alloc()",
             call, o->name, o->bytes, o->ptr, ordinal);
+        ASHLAR_FAIL_IF(
+            is_checked && o->bytes % LEAST_ALIGN == 0 && (uintptr_t)o->ptr % LEAST_ALIGN != 0,
+            ASHLAR_EINVAL, "%s: %s, at %p, is not aligned; give a multiple of its elements' size",
+            call, o->name, o->ptr);
     }
     return ASHLAR_OK;
 }

@@ -137,9 +137,9 @@ static inline size_t ashlar__operand_bytes(size_t rows, size_t width, size_t ite
 }
 
 /* Check what a software device's CPU would not notice, and a GPU would: that operands are memory of
- * the device (page-locked host memory is, too), and that what the host reads is host memory. A CUDA
- * device reports it itself. A function that passes a program's pointers to ashlar_launch() checks
- * them by this first.
+ * the device (page-locked host memory is, too) and aligned, and that what the host reads is host
+ * memory. A CUDA device reports it itself. A function that passes a program's pointers to
+ * ashlar_launch() checks them by this first.
  *
  * device   NULL: none, and any memory; only what is needed and NULL is refused
  * call     the name of the program's call, for the detail

@@ -89,9 +89,10 @@ ASHLAR_API ashlar_cpu_info ashlar_cpu_get_info(void);
  *   Stream:  queued on `stream`; the host does not wait. They may be captured.
  *   Threads: any.
  *   Errors:  ASHLAR_EINVAL (a size of 0; a buffer that the call needs is NULL or, on a software
- *            device, one that is neither device memory nor page-locked: the detail names it),
- *            ASHLAR_EOVERFLOW (too large for cuBLAS), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. Nothing
- *            is queued then, except that on a CUDA device the first parts of an operation may be.
+ *            device, one that is neither device memory nor page-locked, or not aligned: the detail
+ *            names it), ASHLAR_EOVERFLOW (too large for cuBLAS), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
+ *            Nothing is queued then, except that on a CUDA device the first parts of an operation
+ *            may be.
  *   Results: the same arguments give the same bits: sums run in a fixed order. */
 
 typedef struct ashlar_embedding_args {
@@ -436,7 +437,7 @@ typedef struct ashlar_rnn_result {
     ashlar_tensor *c; /* [L*D, B, H]; NULL unless LSTM */
 } ashlar_rnn_result;
 
-/* config->input and dtype may be 0: those of x. states NULL: zeros. */
+/* config->input and dtype: those of x, or 0. states NULL: zeros. */
 ASHLAR_API ashlar_rnn_result ashlar_model_rnn(ashlar_model *model, const char *name,
                                               ashlar_tensor *x, const ashlar_rnn_config *config,
                                               const ashlar_rnn_states *states);
@@ -716,7 +717,8 @@ typedef enum ashlar_walk {
     ASHLAR_WALK_COUNT
 } ashlar_walk;
 
-/* A padded batch. Nothing is read past the lengths. */
+/* A padded batch. Tokens past the lengths are not read. Vectors there must be finite, unless only
+ * recurrent layers, losses and pools read them: ASHLAR_ELEMENT_MASK makes them 0. */
 typedef struct ashlar_model_batch {
     size_t batch;              /* B, 1.. */
     size_t steps;              /* T of ASHLAR_AXIS_TIME */
@@ -772,11 +774,11 @@ typedef struct ashlar_model_batch {
  *
  * Stream: queued; the memory is taken for `stream`.
  * Errors: ASHLAR_EINVAL (not committed; a size; a length outside 1..T; a weight that is negative or
- *         not finite; a buffer that is NULL or, on a software device, in the wrong memory: the
- *         detail names it; before and after overlap; TRAIN: no gradients in the arena; chunks
- *         without a weight, or of a model that cannot be cut), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM,
- *         and those of ashlar_alloc() and of the operations. Some gradients may have been written
- *         then.
+ *         not finite; a buffer that is NULL or, on a software device, in the wrong memory or not
+ *         aligned: the detail names it; before and after overlap; TRAIN: no gradients in the arena;
+ *         chunks without a weight, or of a model that cannot be cut), ASHLAR_EOVERFLOW,
+ *         ASHLAR_EHOSTMEM, and those of ashlar_alloc() and of the operations. Some gradients may
+ *         have been written then.
  * Cost:   a shape of batch that is new is packed first, in up to 20 ms. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_model_run(ashlar_model *model, ashlar_walk walk,
                                                             const ashlar_model_batch *batch,

@@ -445,6 +445,11 @@ ashlar_rnn_result ashlar_model_rnn(ashlar_model *m, const char *name, ashlar_ten
     if (!begin(m, name, x, true)) {
         return (ashlar_rnn_result){0};
     }
+    ASHLAR_MODEL_FAIL_IF(m, c.dtype != 0 && c.dtype != m->dtype,
+                         "model: %s computes in %s; its config's dtype is %s: give 0, or the "
+                         "model's",
+                         name, ashlar_dtype_name(m->dtype),
+                         c.dtype < ASHLAR_DTYPE_COUNT ? ashlar_dtype_name(c.dtype) : "none");
     c.input = c.input == 0 ? x->width : c.input;
     c.dtype = m->dtype;
     ASHLAR_MODEL_FAIL_IF(m, c.input != x->width,

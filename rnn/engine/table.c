@@ -527,7 +527,8 @@ static ashlar_status size_buffers(const ashlar_model *m, const ashlar_walk_table
     return ASHLAR_OK;
 }
 
-/* The search begins only if the first plan is more than 0.5 % above the bound. */
+/* The search begins only if the first plan is more than 0.5 % above the bound. It ends by the
+ * clock, so a walk in chunks has none: what it needs at least must be the same each time. */
 enum { SEARCH_MS = 20 };
 
 /* Room to pack a table's buffers. */
@@ -547,7 +548,7 @@ static ashlar_status pack(const ashlar_walk_table *t, ashlar_walk_plan *plan, pa
                           bool (*is_packed)(const ashlar_walk_table *, const ashlar_walk_buffer *),
                           bool is_kept, size_t *bytes) {
     const ashlar_pack_options options = {.alignment = ASHLAR_WALK_ALIGN,
-                                         .time_budget_ms = SEARCH_MS};
+                                         .time_budget_ms = t->key.is_cut ? 0 : SEARCH_MS};
     size_t count = 0;
     for (size_t i = 0; i < t->buffer_count; i++) {
         const ashlar_walk_buffer *b = &t->buffers[i];

@@ -45,6 +45,11 @@ static size_t *varied_of(ashlar_train_config *train, ashlar_vary what) {
 
 static ashlar_status open_fitting(fitting *f) {
     const ashlar_train_command *c = f->command;
+    ashlar_checkpoint *file;
+    if (c->train.resume_file != NULL) { /* its options are read, if it can be read */
+        ASHLAR_TRY(ashlar_checkpoint_open(c->train.resume_file, &file));
+        ashlar_checkpoint_close(file);
+    }
     ASHLAR_TRY(ashlar_soft_configure(soft_device));
     ASHLAR_TRY(ashlar_device_open("soft", &f->device));
     return ashlar__corpus_open(c->data.items, c->data.count, &f->text);
@@ -120,7 +125,13 @@ static ashlar_status find(fitting *f, ashlar_train_fitted *out) {
     ashlar_fit_result fit;
     ASHLAR_TRY(open_fitting(f));
     ASHLAR_TRY(set_range(f, &o));
-    ASHLAR_TRY(ashlar_fit(f->device, &o, &fit));
+    const ashlar_status status = ashlar_fit(f->device, &o, &fit);
+    if (status == ASHLAR_ENOMEM) {
+        return ashlar__fail(status, "--fit: not even --%s %zu runs in %s: %s",
+                            varied[f->vary].option, f->unit * o.min_value, f->command->fit,
+                            ashlar_error_detail());
+    }
+    ASHLAR_TRY(status);
     *varied_of(&f->train, f->vary) = fit.value * f->unit;
     *out = (ashlar_train_fitted){.option = varied[f->vary].option,
                                  .value = fit.value * f->unit,

@@ -213,6 +213,8 @@ static ashlar_status read_memory(ashlar_train_command *c) {
  * run does not show. */
 static ashlar_status read_fit(ashlar_train_command *c) {
     if (c->fit == NULL) {
+        ASHLAR_FAIL_IF(c->vary != ASHLAR_VARY_BATCH, ASHLAR_EINVAL,
+                       "--vary: to fit what size? give it with --fit");
         return ASHLAR_OK;
     }
     ASHLAR_TRY(read_size("fit", c->fit, "no", &c->fit_bytes));

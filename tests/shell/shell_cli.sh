@@ -168,6 +168,10 @@ fits() {
             r['need_bytes'] <= r['device_bytes'] == 24 << 20"
 }
 check 'a_size_that_is_none_is_usage' refuses 2 '--fit' --data "$data" --fit 24
+check 'a_size_that_holds_nothing_is_told' \
+    refuses 1 'not even --batch 1 runs in 2MiB' --data "$data" --hidden 512 --fit 2MiB
+check 'no_training_is_no_training_to_fit' \
+    refuses 1 'cannot read /nowhere' --data "$data" --fit 24MiB --resume /nowhere
 check 'what_would_help_is_said_where_memory_runs_out' \
     refuses_environment ASHLAR_SOFT=memory=16MiB 1 'needs --memory auto' --data "$data" \
     --device soft --layers 2 --hidden 1024

@@ -160,6 +160,8 @@ static void declare_all(bool has_loop) {
     X("bad: 0 classes", ashlar_model_embedding(m, "bad", k, 0, 3))                                 \
     X("bad reads tokens", ashlar_model_rnn(m, "bad", k, &lstm, NULL))                              \
     X("bad reads vectors of width 3", ashlar_model_rnn(m, "bad", x, &wide, NULL))                  \
+    X("bad computes in F64; its config's dtype is BF16",                                           \
+      ashlar_model_rnn(m, "bad", x, &(ashlar_rnn_config){.dtype = ASHLAR_BF16}, NULL))             \
     X("bad: ", ashlar_model_rnn(m, "bad", x, &none, NULL))                                         \
     X("bad: an LSTM needs both states, h and c", ashlar_model_rnn(m, "bad", x, &lstm, &states))    \
     X("bad: the layer is no LSTM", ashlar_model_rnn(m, "bad", x, &gru, &cells))                    \

@@ -26,6 +26,7 @@ typedef struct operation {
 } operation;
 
 static ashlar_ops *ops;
+static char *misaligned; /* device memory */
 
 static void close_ops(void) {
     check_forget(close_ops);
@@ -45,7 +46,7 @@ static bool open_ops(void) {
     }
 ASHLAR_OPS_PUBLIC_MAP(RUN)
 
-/* Each buffer in turn NULL, then the host's; each size 0. */
+/* Each buffer in turn NULL, then the host's, then misaligned; each size 0. */
 static void check_arguments(const operation *o) {
     static double on_host[4];
     void *const host = on_host;
@@ -63,6 +64,11 @@ static void check_arguments(const operation *o) {
         CHECK(as == UNUSED || strstr(ashlar_error_detail(), text) != NULL);
         CHECK(as == UNUSED ||
               strstr(ashlar_error_detail(), "is not memory of device soft:0") != NULL);
+        memcpy(args + o->fields[i].offset, &misaligned, sizeof misaligned);
+        CHECK(o->run(ops, args) == (as == UNUSED ? ASHLAR_OK : ASHLAR_EINVAL));
+        snprintf(text, sizeof text, "ashlar_%s: %s, at ", o->name, o->fields[i].name);
+        CHECK(as == UNUSED || (strstr(ashlar_error_detail(), text) != NULL &&
+                               strstr(ashlar_error_detail(), "is not aligned") != NULL));
     }
     for (size_t i = 0; i < 3; i++) {
         memcpy(args, o->args, o->bytes);
@@ -82,6 +88,7 @@ CASE_WITH(each_buffer_that_is_missing_or_the_hosts_is_named, open_ops()) {
     double *const loss = extra + NUMBERS;
     int32_t *const ints = (int32_t *)(void *)(loss + NUMBERS);
     memset(from, 0, BUFFERS * NUMBERS * sizeof(double));
+    misaligned = (char *)from + 1;
     const ashlar_embedding_args embedding = {1, 1, ints, 1, 1, ints, from, to, from, to};
     const ashlar_linear_args linear = {1, 1, 1, from, from, from, to, from, to, more, extra};
     const ashlar_cross_entropy_args entropy = {1,  1,    ints, 1,    from,  ints, 0,    NULL,

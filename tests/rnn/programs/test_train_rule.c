@@ -34,10 +34,11 @@ CASE(every_name_is_known) {
         const int schedule = i % ASHLAR_SCHEDULE_COUNT, cell = i % ASHLAR_RNN_CELL_COUNT;
         const int dtype = i % ASHLAR_DTYPE_COUNT, vary = i % ASHLAR_VARY_COUNT;
         const int algorithm = i % ASHLAR_RNN_ALGORITHM_COUNT;
-        char words[180];
+        char words[190];
         ashlar_train_command c;
         (void)snprintf(words, sizeof words,
-                       "--optimizer %s --schedule=%s --cell=%s --dtype=%s --algorithm=%s --vary=%s",
+                       "--optimizer %s --schedule=%s --cell=%s --dtype=%s --algorithm=%s --vary=%s "
+                       "--fit 1GiB",
                        optimizers[i], schedules[schedule],
                        ashlar_rnn_cell_name((ashlar_rnn_cell)cell),
                        ashlar_dtype_name((ashlar_dtype)dtype), algorithms[algorithm], varied[vary]);
@@ -69,6 +70,7 @@ CASE(what_cannot_be_is_refused) {
     CHECK_FAILS(read_command("--schedule cosine --warmup-steps 21", &c), ASHLAR_EINVAL,
                 "20 steps with 21 of warm-up");
     CHECK_FAILS(read_command("--optimizer sgd --nesterov", &c), ASHLAR_EINVAL, "momentum");
+    CHECK_FAILS(read_command("--vary length", &c), ASHLAR_EINVAL, "give it with --fit");
 }
 
 CASE(muon_has_nesterovs_momentum_and_the_rate_of_adamw) {
