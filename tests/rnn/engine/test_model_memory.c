@@ -263,6 +263,7 @@ CASE_WITH(a_trace_tells_which_chunks_are_away, open_traced(true)) {
 
 CASE_WITH(or_which_buffers, open_traced(false)) {
     check_trace();
+}
 
 /* ---- a machine that is busy ---- */
 
