@@ -187,6 +187,10 @@ def check_peak(folder):
     assert (a["steps"], a["steps_by"]) == (2, "annotation none"), a  # two at once, and two behind the end
     a = answers_of(save(folder / "a.pickle", events[:3]))
     assert a["peak_by_annotation"]["rows"] == [["none", 3 * MIB, 1], ["m", MIB, 1]], a["peak_by_annotation"]
+    high = 0xFF00FFFFFFE00000  # as on GPUs of Intel; and a frame of which Python knows no line
+    events = [event("segment_alloc", high, 2 * MIB), event("alloc", high, MIB, (1 << 64) - 1)]
+    a = answers_of(save(folder / "a.pickle", events))
+    assert a["peak_by_line"]["rows"] == [["run/train.py:0 (step)", MIB, 1]], a["peak_by_line"]
 
 
 def check_oom(folder):

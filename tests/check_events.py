@@ -331,7 +331,7 @@ def check_hostile(scratch):
             ({"total_size": 1024}, [event], "segment 0"), ({"address": -1}, [event], "segment 0"),
             ({}, [{**event, "action": "x"}, event], "event 0"),
             ({}, [event, {**event, "addr": -1}], "event 1"),
-            ({}, [{**event, "size": 1 << 63}], "event 0"), ({}, [7], "event 0")):  # fmt: skip
+            ({}, [{**event, "size": 1 << 64}], "event 0"), ({}, [{**event, "action": "new"}], '"new"'), ({}, [7], "event 0")):  # fmt: skip
         segment = {"address": 0, "total_size": 512, "blocks": [block], **segment}
         refuses(scratch, pickle.dumps({"segments": [segment], "device_traces": [trace]}), words)
 

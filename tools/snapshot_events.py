@@ -30,7 +30,7 @@ import pickle
 import resource
 import sys
 
-MOST = (1 << 63) - 1
+MOST = (1 << 64) - 1  # where GPUs of Intel are, addresses have all bits
 GRAIN = 512  # PyTorch: sizes of blocks are multiples;
 SMALL = 1 << 20  # up to here, requests are served from segments of the small pool;
 SMALL_SEGMENT = 2 << 20  # these have this size. Of the others no rest up to SMALL is split off,
@@ -70,7 +70,7 @@ def text_of(value):
 def number_of(record, key, default=None):
     value = record.get(key, default)
     if type(value) is not int or not 0 <= value <= MOST:
-        raise ValueError(f'"{key}" is no number from 0 to 2^63 - 1')
+        raise ValueError(f'"{key}" is no number from 0 to 2^64 - 1')
     return value
 
 
@@ -91,7 +91,7 @@ class Stacks:
         for known, number in alike:
             if known == frames:
                 return number
-        stack = [(f['filename'], number_of(f, 'line', 0), f['name']) for f in frames]
+        stack = [(f['filename'], number_of(f, 'line', 0) % MOST, f['name']) for f in frames]  # -1: no line
         stack = tuple(f for f in stack if f[0].endswith('.py') or f[0].startswith('<')) or tuple(stack)
         number = self.numbers.setdefault(stack, len(self.all))
         alike.append((frames, number))
@@ -245,7 +245,7 @@ def events_of(trace, stacks):
         if set(map(type, numbers)) != {int} or min(numbers) < 0 or max(numbers) > MOST:
             raise ValueError('a number out of range')
     if not ACTIONS.issuperset(actions) or not set(map(type, notes)) <= {str}:
-        raise ValueError('an action that is not known, or metadata that is no text')
+        raise ValueError(f'action "{actions[0]}", which is not known, or metadata that is no text')
     pool_by_pair = {pair: pool_of(pair) for pair in set(pools)}
     by_id = {i: stacks.find(f) for i, f in {id(f): f for f in frames}.items()}
     return [*zip(actions, addresses, sizes, streams, [by_id[id(f)] for f in frames],
@@ -290,7 +290,7 @@ class History:
     """What a snapshot tells: `settings`, `stacks`, and the memory of each device."""
 
     def __init__(self, snapshot):
-        if isinstance(snapshot, list) and snapshot and all(isinstance(segment, dict) for segment in snapshot):
+        if isinstance(snapshot, list) and snapshot and isinstance(snapshot[0], dict) and 'blocks' in snapshot[0]:
             snapshot = {'segments': snapshot}  # of torch.cuda.memory_snapshot()
         if not isinstance(snapshot, dict) or not isinstance(snapshot.get('segments'), list):
             raise Refused('it has no "segments": torch.cuda.memory._dump_snapshot() writes them')

@@ -25,6 +25,7 @@ typedef struct command {
     ashlar_option_list assertions;
     ashlar_snapshot_job snapshot;
     bool is_diff;
+    bool has_passes; /* --repeat was given */
     bool has_failed; /* an assertion does not hold */
     ashlar_what_if what_if;
     const char *capacity; /* --capacity as text: bytes that the plan may take; NULL: not given */
@@ -106,7 +107,13 @@ static ashlar_status replay_file(command *c, const char *before, const char *pat
                                  ashlar_json_writer *w) {
     ashlar_events *events = NULL;
     ashlar_status status = ASHLAR_OK;
-    if (before == NULL && c->assertions.count == 0 && !ashlar__snapshot_is(path)) {
+    const bool is_log = before == NULL && c->assertions.count == 0 && !ashlar__snapshot_is(path);
+    ASHLAR_FAIL_IF(is_log && c->what_if.torch != NULL, ASHLAR_EINVAL,
+                   "%s: --torch is about snapshots of PyTorch", path);
+    ASHLAR_FAIL_IF(!is_log && (c->has_passes || c->job.has_plan), ASHLAR_EINVAL,
+                   "%s: --%s is about logs of RMM, and this is a snapshot", path,
+                   c->has_passes ? "repeat" : "plan");
+    if (is_log) {
         return ashlar__replay_log_run(&c->job, path, stdout, w);
     }
     c->snapshot.before = before;
@@ -227,7 +234,7 @@ static int run_command(int argc, char **argv) {
         fprintf(stderr, "%s: no host memory\n", program);
         return ASHLAR_EXIT_FAILED;
     }
-    const bool has_passes = ashlar__options_given("repeat", argc, argv) != NULL;
+    c.has_passes = ashlar__options_given("repeat", argc, argv) != NULL;
     int exit_status = 0, count = 0;
     const ashlar_status parsed =
         ashlar__options_parse_words(options, OPTION_COUNT, argc, argv, files);
@@ -248,7 +255,7 @@ static int run_command(int argc, char **argv) {
             ashlar__options_given("memory", argc, argv) != NULL ? c.job.memory_bytes : 0;
         c.what_if.finds_capacity = c.job.finds_capacity;
         c.job.lists_blocks = c.html != NULL;
-        c.job.passes = c.job.finds_capacity && !has_passes ? CAPACITY_PASSES : c.job.passes;
+        c.job.passes = c.job.finds_capacity && !c.has_passes ? CAPACITY_PASSES : c.job.passes;
         exit_status = run(&c, count, files);
     }
     ashlar__host_free(files);

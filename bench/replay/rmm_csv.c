@@ -194,6 +194,9 @@ static ashlar_status read_rows(reader *r) {
     ASHLAR_TRY(ashlar__number_map_index(&r->streams, 0, DEFAULT_STREAM, &r->log->stream_count,
                                         &default_stream));
     while (ashlar__csv_next(&r->csv, fields, &count)) {
+        if (count < r->csv.field_count && r->csv.rest.text[-1] != '\n') {
+            break; /* the program has ended while it wrote this row */
+        }
         ASHLAR_TRY(ashlar__csv_check(&r->csv, count));
         ASHLAR_TRY(read_row(r, fields));
     }

@@ -21,10 +21,11 @@ static int compare(uint64_t a, uint64_t b) {
 }
 
 static int order(const block *a, const block *b) {
-    return a->stream != b->stream   ? compare(a->stream, b->stream)
-           : a->bytes != b->bytes   ? compare(a->bytes, b->bytes)
-           : a->number != b->number ? compare(a->number, b->number)
-                                    : compare(a->address, b->address);
+    return a->stream != b->stream     ? compare(a->stream, b->stream)
+           : a->bytes != b->bytes     ? compare(a->bytes, b->bytes)
+           : a->number != b->number   ? compare(a->number, b->number)
+           : a->address != b->address ? compare(a->address, b->address)
+                                      : compare((uintptr_t)a, (uintptr_t)b); /* overlapping ones */
 }
 
 size_t ashlar__torch_lower_bound(const pool *p, const block *key) {

@@ -129,6 +129,10 @@ usage_is_2() {
     runs 2 '--repeat: "0"' "$log" --repeat 0 && runs 2 'leave out --repeat' --pack x --repeat 2 &&
         runs 2 'no log given' && runs 2 '--nonsense' "$log" --nonsense && runs 2 '-x:' "$log" -x &&
         runs 2 'json' "$log" --json || return
+    printf 'ashlar-events/1\n' >"$scratch/a.events"
+    runs 2 '--torch is about snapshots' "$log" --torch max_split_size_mb:40 &&
+        runs 2 '--repeat is about logs' "$scratch/a.events" --repeat 2 --plan &&
+        runs 2 '--plan is about logs' "$scratch/a.events" --plan || return
     for size in '' 4 GiB 0GiB -1GiB 4gib 4GB 1MiB 1B 65TiB 1,5GiB '4 GiB' 4GiB,seed=1 \
         99999999999999999999TiB; do
         runs 2 '--memory' "$log" --memory "$size" || return

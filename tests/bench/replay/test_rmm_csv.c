@@ -35,6 +35,14 @@ CASE(behind_the_events_what_they_leave_live_is_freed) {
     CHECK(log_of->events[6].thread == 0 && log_of->events[6].stream == 2);
 }
 
+CASE(a_row_that_the_end_cuts_off_is_left_out) {
+    REQUIRE(parse(HEADER "1,0,allocate,0x10,100,0\n1,0,allocate,0x20,1") == ASHLAR_OK);
+    CHECK_ZU(log_of->event_count, 1);
+    REQUIRE(parse(HEADER "1,0,allocate,0x10,100,0") == ASHLAR_OK);
+    CHECK_ZU(log_of->event_count, 1);
+    CHECK(parse(HEADER "1,0,allocate,0x10,100,0\n1,0,free\n") == ASHLAR_EFORMAT);
+}
+
 CASE(columns_are_found_by_name) {
     REQUIRE(parse("Stream,Device,Size,Pointer,Action,Thread\n"
                   "7,9,512,0x10,allocate,3\n"

@@ -128,6 +128,19 @@ CASE(the_best_fit_is_taken_and_neighbours_are_merged) {
     CHECK(is_equal());
 }
 
+/* As where the event is lost by which the first one was given back: two free blocks are one range.
+ */
+CASE(segments_that_overlap_are_kept_apart) {
+    begin("");
+    add_all("segment_alloc 100 22 alloc 100 22 free 100 22 alloc 100 5 alloc 105 17 "
+            "segment_alloc 102 20 alloc 102 3 free 105 17 free 102 3");
+    CHECK(is_equal());
+    const ashlar_torch_config config = {.settings = &settings, .is_recorded = true};
+    settings.is_by_number = false; /* so that nothing but their addresses tells blocks apart */
+    REQUIRE(ashlar__torch_replay(events_of, &config, &result) == ASHLAR_OK);
+    CHECK(result.equal_places == 4 && result.reserved_peak == 42 * MIB);
+}
+
 /* Two segments of one size; the one at the higher address is the older. */
 static void add_two(uint64_t taken) {
     begin("");
