@@ -4,7 +4,8 @@
  * STRUCTURES OF OPTIONS. In all of ashlar's structures that a program fills in, 0 is the default,
  * so that a field which is left out does what its comment says of 0. Where 0 is the default but
  * "never" or "none" is possible, that has a named constant. A field that must be given is refused
- * at 0. NULL in place of a structure of options stands for one that is all 0.
+ * at 0. NULL in place of a structure of options stands for one that is all 0. Other pointers that a
+ * call needs, such as objects and `out`, must not be NULL: that is not checked.
  */
 #ifndef ASHLAR_BASE_H
 #define ASHLAR_BASE_H

@@ -514,7 +514,8 @@ ASHLAR_API void ashlar_model_loss(ashlar_model *model, ashlar_loss_kind kind, as
 /* A loop over the steps of an axis: a body of operations that is repeated for each of them, from
  * the first to the last or, is_reversed, the other way round, with values that go on from one step
  * to the next. This says what no recurrent layer can: a decoder that reads what it predicted, a
- * label that goes into the layer of words, attention.
+ * label that goes into the layer of words, attention (ashlar_loop_use() of what it looks at, and an
+ * operation of the caller's).
  *
  *     body = ashlar_model_loop(model, ASHLAR_AXIS_TIME, false);
  *     x = ashlar_loop_step(body, words);                 one step of a tensor on the axis: [B, E]

@@ -264,8 +264,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_declare(ashlar_arena *aren
                                                               size_t *first);
 
 /* The bytes that the buffers `reserve` and `work` need for one batch; `reserve` needs 0 for
- * inference. A longer batch may need fewer bytes (with cuDNN): for buffers that suit all lengths up
- * to a maximum, take the largest result over these lengths.
+ * inference, and `work` may need more than for training: take the larger for both. A longer batch
+ * may need fewer bytes (with cuDNN): for buffers that suit all lengths up to a maximum, take the
+ * largest result over these lengths.
  *
  * Errors: ASHLAR_EINVAL (steps, batch), ASHLAR_EOVERFLOW, with cuDNN also those of
  *         ashlar_rnn_forward(), and ASHLAR_ENOTSUP (more than 65,535 steps). The results are

@@ -55,13 +55,21 @@ static void check_words(ashlar_train_config *c) {
     c->without_bias_decay = true;
     check_refused(c, ASHLAR_EFORMAT, "ashlar.without_bias_decay is 0 there, and 1 here");
     c->without_bias_decay = false;
+    c->dtype = ASHLAR_F64;
+    check_refused(c, ASHLAR_EFORMAT, "ashlar.dtype is F32 there, and F64 here");
+    c->dtype = ASHLAR_F32;
+    c->held_out = 0;
+    check_refused(c, ASHLAR_EFORMAT, "ashlar.held_out is 7 there, and 0 here");
+    c->held_out = 7;
 }
 
 CASE_WITH(another_configuration_is_refused_and_named, open_case("memory=256MiB")) {
     ashlar_train_config config = config_of(5);
+    config.held_out = 7;
     REQUIRE(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);
     ashlar_train_config c = config_of(9);
     c.resume_file = path;
+    c.held_out = 7;
     check_numbers(&c);
     check_words(&c);
     c.steps = 5;
