@@ -101,7 +101,7 @@ def record(settings, mode, folder, seeds, events):
     if not torch.cuda.is_available():
         print("torch_random: PyTorch sees no GPU")
         return 77
-    left = []
+    left, has_pools = [], not os.environ.get("NOPOOL")
     for seed in seeds:
         number = seed * len(SETTINGS) + SETTINGS.index(settings)
         if seed // 2 % 2 == 0:
@@ -109,7 +109,7 @@ def record(settings, mode, folder, seeds, events):
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
         # PyTorch 2.15 itself crashes where a pool of expandable segments has run out of memory.
-        program = Program(torch, number, events, "expandable" not in settings)
+        program = Program(torch, number, events, has_pools and "expandable" not in settings)
         torch.cuda.memory._record_memory_history(context="all", stacks="python",
                                                  max_entries=10 * events)
         program.run()

@@ -61,6 +61,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__torch_replay(const ashlar_events *events
                                                      const ashlar_torch_config *config,
                                                      ashlar_torch_result *result);
 
+/* Compare a record with the rules. Which of equal blocks its version takes, it tells by itself:
+ * sets settings->is_by_number. config: its settings and is_recorded do not count. Errors:
+ * ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_compare(const ashlar_events *events,
+                                                      const ashlar_torch_config *config,
+                                                      ashlar_torch_settings *settings,
+                                                      ashlar_torch_result *result);
+
 /* ---- between torch_replay.c, torch_rules.c and torch_blocks.c ---- */
 
 #define ASHLAR_TORCH_SMALL_SEGMENT (UINT64_C(2) << 20) /* that small requests share */
