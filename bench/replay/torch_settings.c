@@ -1,5 +1,6 @@
 /* torch_settings.c - reads PyTorch's settings of its allocator, PYTORCH_CUDA_ALLOC_CONF, which
  * snapshots record too. */
+#include <stdio.h>
 #include <string.h>
 
 #include "allocator/base/error.h"
@@ -117,6 +118,24 @@ ashlar_status ashlar__torch_settings_parse(const char *source, const char *text,
     while (rest.bytes > 0) {
         const ashlar_piece key = ashlar__piece_trim(ashlar__piece_cut(&rest, ':'));
         ASHLAR_TRY(set(source, key, cut_value(&rest), out));
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__torch_settings_recorded(const ashlar_events *events,
+                                              ashlar_torch_settings *out) {
+    char name[16], shown[ASHLAR_SHOWN_BYTES];
+    ASHLAR_TRY(ashlar__torch_settings_parse(
+        events->name, ashlar__events_setting(events, "PYTORCH_CUDA_ALLOC_CONF"), out));
+    for (unsigned i = 0; i < ASHLAR_TORCH_ROUNDUPS; i++) {
+        (void)snprintf(name, sizeof name, "roundup.%u", 1U << i);
+        const char *value = ashlar__events_setting(events, name);
+        if (value != NULL) {
+            const ashlar_piece piece = ashlar__piece_of(value);
+            ASHLAR_FAIL_IF(!parse_power(piece, &out->roundups[i]), ASHLAR_EINVAL,
+                           "%s: \"%s\" is no value of %s", events->name,
+                           ashlar__piece_show(piece, shown), name);
+        }
     }
     return ASHLAR_OK;
 }

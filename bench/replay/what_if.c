@@ -214,8 +214,7 @@ static ashlar_status put_rows(const table *t, ashlar_torch_settings *settings,
 
 static ashlar_status put_table(const table *t, const ashlar_rmm_log *log) {
     ashlar_torch_settings settings;
-    ASHLAR_TRY(ashlar__torch_settings_parse(
-        t->events->name, ashlar__events_setting(t->events, "PYTORCH_CUDA_ALLOC_CONF"), &settings));
+    ASHLAR_TRY(ashlar__torch_settings_recorded(t->events, &settings));
     ashlar_json_writer *w = t->writer;
     fprintf(t->out, "%s, device %u: %zu events\n", t->events->name, t->device,
             t->events->event_count);
