@@ -13,6 +13,7 @@ import os
 import pathlib
 import pickle
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -94,6 +95,29 @@ def seeds_of(mode, asked):
             if MODES[seed % len(MODES)] == mode]
 
 
+def begin(torch, settings):
+    """Start CUDA with those of the settings that this version has; where it is none, the share of
+    the device is set by a call. Returns them, and whether events tell their pools."""
+    used = os.environ["PYTORCH_CUDA_ALLOC_CONF"]
+    try:
+        torch.cuda.init()
+    except RuntimeError as wrong:
+        name = re.search(r"Unrecognized CachingAllocator option: (\w+)", str(wrong))
+        if not name:
+            raise
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = re.sub(rf",?{name[1]}:[^,]*", "", used).strip(",")
+        os.execv(sys.executable, [sys.executable, *sys.argv])  # it cannot be started twice
+    share = re.search(r"per_process_memory_fraction:([\d.]+)", settings)
+    if share and share[0] not in used:
+        torch.cuda.set_per_process_memory_fraction(float(share[1]))
+        used = f"{used},{share[0]}"
+    torch.cuda.memory._record_memory_history(stacks="python")
+    torch.empty(1, device="cuda")
+    has_pools = "pool_id" in torch.cuda.memory._snapshot()["device_traces"][0][0]
+    torch.cuda.memory._record_memory_history(enabled=None)
+    return used, has_pools
+
+
 def record(settings, mode, folder, seeds, events):
     """In a process of its own: snapshots of all programs of the mode. Every second one begins with
     what the one before left."""
@@ -101,7 +125,7 @@ def record(settings, mode, folder, seeds, events):
     if not torch.cuda.is_available():
         print("torch_random: PyTorch sees no GPU")
         return 77
-    left = []
+    left, (used, has_pools) = [], begin(torch, settings)
     for seed in seeds:
         number = seed * len(SETTINGS) + SETTINGS.index(settings)
         if seed // 2 % 2 == 0:
@@ -109,12 +133,14 @@ def record(settings, mode, folder, seeds, events):
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
         # PyTorch 2.15 itself crashes where a pool of expandable segments has run out of memory.
-        program = Program(torch, number, events, "expandable" not in settings)
+        program = Program(torch, number, events, has_pools and "expandable" not in settings)
         torch.cuda.memory._record_memory_history(context="all", stacks="python",
                                                  max_entries=10 * events)
         program.run()
+        snapshot = torch.cuda.memory._snapshot()
+        snapshot["allocator_settings"]["PYTORCH_CUDA_ALLOC_CONF"] = used
         with open(f"{folder}/{seed}.pickle", "wb") as file:
-            pickle.dump(torch.cuda.memory._snapshot(), file)
+            pickle.dump(snapshot, file)
         torch.cuda.memory._record_memory_history(enabled=None)
         left = program.live[: len(program.live) // 2]
         del program

@@ -30,6 +30,11 @@ typedef struct ashlar_torch_settings {
 ASHLAR_MUST_CHECK ashlar_status ashlar__torch_settings_parse(const char *source, const char *text,
                                                              ashlar_torch_settings *out);
 
+/* The settings of a record: its PYTORCH_CUDA_ALLOC_CONF, with its roundup.1, roundup.2, ..., since
+ * versions up to 2.9 read roundup_power2_divisions otherwise. Errors, and *out then: as above. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_settings_recorded(const ashlar_events *events,
+                                                                ashlar_torch_settings *out);
+
 typedef struct ashlar_torch_config {
     const ashlar_torch_settings *settings;
     uint64_t device_bytes; /* memory of the device; 0: as much as is asked for */
@@ -60,6 +65,14 @@ typedef struct ashlar_torch_result {
 ASHLAR_MUST_CHECK ashlar_status ashlar__torch_replay(const ashlar_events *events,
                                                      const ashlar_torch_config *config,
                                                      ashlar_torch_result *result);
+
+/* Compare a record with the rules. Which of equal blocks its version takes, it tells by itself:
+ * sets settings->is_by_number. config: its settings and is_recorded do not count. Errors:
+ * ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_compare(const ashlar_events *events,
+                                                      const ashlar_torch_config *config,
+                                                      ashlar_torch_settings *settings,
+                                                      ashlar_torch_result *result);
 
 /* ---- between torch_replay.c, torch_rules.c and torch_blocks.c ---- */
 

@@ -1,5 +1,6 @@
 /* torch_settings.c - reads PyTorch's settings of its allocator, PYTORCH_CUDA_ALLOC_CONF, which
  * snapshots record too. */
+#include <stdio.h>
 #include <string.h>
 
 #include "allocator/base/error.h"
@@ -129,5 +130,24 @@ ashlar_status ashlar__torch_settings_parse(const char *source, const char *text,
                    "%s: max_split_size_mb and max_non_split_rounding_mb have to be at least %llu, "
                    "as large_segment_size_mb is",
                    source, (unsigned long long)(out->large_segment_bytes / MIB));
+    return status;
+}
+
+ashlar_status ashlar__torch_settings_recorded(const ashlar_events *events,
+                                              ashlar_torch_settings *out) {
+    char name[16], shown[ASHLAR_SHOWN_BYTES];
+    ashlar_status status = ashlar__torch_settings_parse(
+        "recorded settings", ashlar__events_setting(events, "PYTORCH_CUDA_ALLOC_CONF"), out);
+    for (unsigned i = 0; i < ASHLAR_TORCH_ROUNDUPS; i++) {
+        (void)snprintf(name, sizeof name, "roundup.%u", 1U << i);
+        const char *value = ashlar__events_setting(events, name);
+        const ashlar_piece piece = ashlar__piece_of(value == NULL ? "0" : value);
+        uint64_t divisions = 0;
+        if (!parse_power(piece, &divisions)) {
+            status = ashlar__fail(ASHLAR_EINVAL, "recorded settings: \"%s\" is no value of %s",
+                                  ashlar__piece_show(piece, shown), name);
+        }
+        out->roundups[i] = value == NULL ? out->roundups[i] : divisions;
+    }
     return status;
 }

@@ -129,21 +129,12 @@ static ashlar_status torch_row(const table *t, const char *name,
     return ASHLAR_OK;
 }
 
-/* Compare the record with the rules. Of equal blocks, newer versions take that of the older
- * segment, others the lowest: the record tells which version it is of. */
+/* Compare the record with the rules. */
 static ashlar_status compare(const table *t, ashlar_torch_settings *settings, row *recorded) {
-    const ashlar_torch_config config = {.settings = settings,
-                                        .device_bytes = t->asked->memory_bytes,
-                                        .device = t->device,
-                                        .is_recorded = true};
-    ashlar_torch_result r, other;
-    ASHLAR_TRY(ashlar__torch_replay(t->events, &config, &r));
-    if (r.left[0] != '\0') {
-        settings->is_by_number = false;
-        ASHLAR_TRY(ashlar__torch_replay(t->events, &config, &other));
-        settings->is_by_number = other.left[0] != '\0' && other.equal_places <= r.equal_places;
-        r = settings->is_by_number ? r : other;
-    }
+    const ashlar_torch_config config = {
+        .settings = settings, .device_bytes = t->asked->memory_bytes, .device = t->device};
+    ashlar_torch_result r;
+    ASHLAR_TRY(ashlar__torch_compare(t->events, &config, settings, &r));
     fprintf(t->out,
             "  PyTorch's rules are equal to the record at %zu of %zu segment events and at %zu of "
             "%zu places of blocks\n",
@@ -230,9 +221,7 @@ static ashlar_status put_table(const table *t, const ashlar_rmm_log *log) {
         count += e->events[i].device == t->device;
     }
     fprintf(t->out, "%s, device %u: %zu events\n", e->name, t->device, count);
-    if (ashlar__torch_settings_parse("recorded settings",
-                                     ashlar__events_setting(e, "PYTORCH_CUDA_ALLOC_CONF"),
-                                     &settings) != ASHLAR_OK) { /* as of a later version */
+    if (ashlar__torch_settings_recorded(e, &settings) != ASHLAR_OK) { /* as of a later version */
         fprintf(t->out, "  %s; the rules go without that\n", ashlar_error_detail());
     }
     ashlar__json_open_object(w);

@@ -74,8 +74,7 @@ static ashlar_status replay(bool is_recorded, uint64_t device_bytes) {
     const ashlar_torch_config config = {
         .settings = &settings, .device_bytes = device_bytes, .is_recorded = is_recorded};
     ASHLAR_TRY(parse_events(text));
-    ASHLAR_TRY(ashlar__torch_settings_parse(
-        "stone.events", ashlar__events_setting(events_of, "PYTORCH_CUDA_ALLOC_CONF"), &settings));
+    ASHLAR_TRY(ashlar__torch_settings_recorded(events_of, &settings));
     return ashlar__torch_replay(events_of, &config, &result);
 }
 
@@ -466,6 +465,15 @@ CASE(requests_are_rounded_up_between_powers_of_two) {
     add("alloc", 100 * MIB + 5120, 1);
     add_all("segment_alloc 200 16 alloc 200 15"); /* not 16: this interval is not divided */
     CHECK(is_equal());
+}
+
+/* Up to 2.9 PyTorch reads > from the interval before on: the record has what it read. */
+CASE(the_divisions_that_a_record_has_are_those_that_were_used) {
+    begin("roundup_power2_divisions:[16:8,>:2]\nsetting\troundup.16\t2");
+    add_all("segment_alloc 0 24 alloc 0 17");
+    CHECK(is_equal());
+    begin("\nsetting\troundup.16\t3");
+    CHECK_FAILS(replay(true, 0), ASHLAR_EINVAL, "stone.events: \"3\" is no value of roundup.16");
 }
 
 CASE(without_host_memory_a_replay_leaves_nothing_behind) {

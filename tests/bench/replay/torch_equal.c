@@ -16,12 +16,9 @@ static ashlar_status compare(const char *path, uint64_t bytes, bool *is_equal) {
     ASHLAR_TRY(ashlar__file_read(path, &text, &size));
     ashlar_status status = ashlar__events_parse(path, text, size, &events);
     ashlar__host_free(text);
-    ASHLAR_THEN(status,
-                ashlar__torch_settings_parse(
-                    path, ashlar__events_setting(events, "PYTORCH_CUDA_ALLOC_CONF"), &settings));
-    const ashlar_torch_config config = {
-        .settings = &settings, .device_bytes = bytes, .is_recorded = true};
-    ASHLAR_THEN(status, ashlar__torch_replay(events, &config, &result));
+    ASHLAR_THEN(status, ashlar__torch_settings_recorded(events, &settings));
+    const ashlar_torch_config config = {.device_bytes = bytes};
+    ASHLAR_THEN(status, ashlar__torch_compare(events, &config, &settings, &result));
     ashlar__events_free(events);
     ASHLAR_TRY(status);
     *is_equal = result.left[0] == '\0' && result.equal_events == result.segment_events;
