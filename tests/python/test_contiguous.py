@@ -157,7 +157,7 @@ def what_moved_is_found_by_name_and_mended():
 
 
 @case
-def what_goes_into_shared_memory_comes_back():
+def what_goes_into_other_memory_as_it_is_comes_back():
     module = nn.Linear(3, 3)
     arena = ashlar.torch.contiguous(module)
     with torch.no_grad():
@@ -166,6 +166,9 @@ def what_goes_into_shared_memory_comes_back():
     assert len(arena.mend()) == 4
     arena.values.zero_()
     assert not module.bias.any() and not arena.mend()
+    module.bias.grad.data = torch.ones(3)
+    assert arena.mend() == ["the gradient of bias lies outside"]
+    assert arena.gradients.view(torch.float32).sum() == 3
 
 
 @case

@@ -156,6 +156,8 @@ def states_go_from_here_to_pytorch_and_back():
                 (trained, first), (unlike, second) = (
                     runs[::-1] if direction == "from_pytorch" else runs)
                 steps(4, (trained, first))
+                count = len(first.state)  # without one, tools would have a step made
+                assert bool(count) == (kind != "SGD" or options.get("momentum", 0) > 0)
                 file = io.BytesIO()
                 torch.save([trained.state_dict(), first.state_dict()], file)
                 file.seek(0)
@@ -165,6 +167,7 @@ def states_go_from_here_to_pytorch_and_back():
                 for m, optimizer in runs if direction == "here" else [(unlike, second)]:
                     m.load_state_dict(weights)
                     optimizer.load_state_dict(state)
+                    assert len(optimizer.state) == count
                 steps(4, *runs)
                 assert alike(module, other), (kind, options, direction)
                 assert set(ours.state_dict()["param_groups"][0]) == set(
@@ -260,6 +263,14 @@ def bf16_parameters_have_masters_which_follow_what_is_loaded():
         assert all(torch.equal(p, q.bfloat16()) for p, q in zip(module.parameters(),
                                                                 wide.parameters())), seed
         ours.zero_grad()
+    for p in module.parameters():
+        p.data.fill_(0.25)  # which autograd does not count
+    arena.changed()
+    for q in wide.parameters():
+        q.data.fill_(0.25)
+        q.grad.zero_()
+    theirs.step()
+    ours.step()
     state = ours.state_dict()["state"]
     assert all(same(state[i]["master"], q, 1e-6) for i, q in enumerate(wide.parameters()))
     again = ashlar.torch.AdamW(arena, lr=1e-4)

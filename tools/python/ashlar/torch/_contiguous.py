@@ -189,12 +189,13 @@ class Arena:
                         "that, or save the module's state_dict()")
 
     def _cut(self):
-        """Make the places' tensors, also anew where share_memory() took them along."""
+        """Make the places' tensors, anew where share_memory() or `grad.data = ...` took them along."""
         for group in self.groups:
             where = [memory.data_ptr() + group.begin for memory in (self.values, self.gradients)]
             if where != [tensor.data_ptr() for tensor in group.tensors]:
                 group.tensors = group.cut(self.values), group.cut(self.gradients)
-                for place in group.places:
+            for place in group.places:
+                if place.value is None or place.gradient.data_ptr() != where[1] + place.offset:
                     place.value, place.gradient = map(place.view, group.tensors)
 
     @torch.no_grad()

@@ -269,6 +269,8 @@ class _Pass:
             self.zero_grad()
         self._arena.changed()
         self._note_versions()
+        if not self.state and self._names(self._arena.places[0]):
+            self._show_state()
         return loss
 
     def _note_versions(self):
@@ -295,7 +297,8 @@ class _Pass:
         return {name: view for name, region in names.items() if region is not None
                 for view in [self._native.view(region, i)] if view is not None}
 
-    def state_dict(self):
+    def _show_state(self):
+        """Fill `state`, where tools look whether there were steps; returns _State."""
         state, updates = self._native.state()
         for i in self._indices():
             place = self._arena.places[i]
@@ -303,6 +306,10 @@ class _Pass:
                 self.state[place.parameter] = self._views(i)
                 if "step" in self._names(place):
                     self.state[place.parameter]["step"] = torch.tensor(float(updates[i]))
+        return state
+
+    def state_dict(self):
+        state = self._show_state()
         return dict(super().state_dict(), ashlar={
             name: getattr(state, name) for name in ("step", "skipped", "loss_scale", "good_steps")})
 
@@ -331,6 +338,7 @@ class _Pass:
         extra = {"step": 0, **extra}
         self._native.put_state(_State(**dict(extra, step=max(updates + [extra["step"]]))), updates)
         self._note_versions()
+        self._show_state()
 
 
 def _over(base, **state_names):
