@@ -124,18 +124,14 @@ ashlar_status ashlar__torch_settings_parse(const char *source, const char *text,
 
 ashlar_status ashlar__torch_settings_recorded(const ashlar_events *events,
                                               ashlar_torch_settings *out) {
-    char name[16], shown[ASHLAR_SHOWN_BYTES];
+    char name[16];
     ASHLAR_TRY(ashlar__torch_settings_parse(
         events->name, ashlar__events_setting(events, "PYTORCH_CUDA_ALLOC_CONF"), out));
     for (unsigned i = 0; i < ASHLAR_TORCH_ROUNDUPS; i++) {
         (void)snprintf(name, sizeof name, "roundup.%u", 1U << i);
         const char *value = ashlar__events_setting(events, name);
-        if (value != NULL) {
-            const ashlar_piece piece = ashlar__piece_of(value);
-            ASHLAR_FAIL_IF(!parse_power(piece, &out->roundups[i]), ASHLAR_EINVAL,
-                           "%s: \"%s\" is no value of %s", events->name,
-                           ashlar__piece_show(piece, shown), name);
-        }
+        ASHLAR_FAIL_IF(value != NULL && !parse_power(ashlar__piece_of(value), &out->roundups[i]),
+                       ASHLAR_EINVAL, "%s: %s is no power of two", events->name, name);
     }
     return ASHLAR_OK;
 }
