@@ -20,8 +20,7 @@ typedef struct ashlar_torch_settings {
     double gc_threshold;                      /* share of what is allowed; 0: none */
     double fraction;                          /* of the device that is allowed */
     bool is_expandable;
-    bool is_by_number; /* of equal blocks the one made first is taken; false: the lowest, as until
-                          version 2.9 */
+    bool is_by_number; /* of equal blocks the older segment's is taken; false: the lowest (2.9) */
 } ashlar_torch_settings;
 
 /* Set PyTorch's defaults, but for what `text` names as PYTORCH_CUDA_ALLOC_CONF does; NULL: nothing.
@@ -30,8 +29,8 @@ typedef struct ashlar_torch_settings {
 ASHLAR_MUST_CHECK ashlar_status ashlar__torch_settings_parse(const char *source, const char *text,
                                                              ashlar_torch_settings *out);
 
-/* The settings of a record: its PYTORCH_CUDA_ALLOC_CONF, with its roundup.1, roundup.2, ..., since
- * versions up to 2.9 read roundup_power2_divisions otherwise. Errors, and *out then: as above. */
+/* The settings of a record. Its roundup.N win: versions read lists otherwise. Errors, and *out
+ * then: as above. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__torch_settings_recorded(const ashlar_events *events,
                                                                 ashlar_torch_settings *out);
 
@@ -66,9 +65,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__torch_replay(const ashlar_events *events
                                                      const ashlar_torch_config *config,
                                                      ashlar_torch_result *result);
 
-/* Compare a record with the rules. Which of equal blocks its version takes, it tells by itself:
- * sets settings->is_by_number. config: its settings and is_recorded do not count. Errors:
- * ASHLAR_EHOSTMEM. */
+/* Compare a record with the rules. Where they differ, it sets settings->is_by_number, which
+ * config->settings has to point to, by what the record does. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__torch_compare(const ashlar_events *events,
                                                       const ashlar_torch_config *config,
                                                       ashlar_torch_settings *settings,

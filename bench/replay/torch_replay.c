@@ -395,14 +395,11 @@ ashlar_status ashlar__torch_replay(const ashlar_events *events, const ashlar_tor
 
 ashlar_status ashlar__torch_compare(const ashlar_events *events, const ashlar_torch_config *config,
                                     ashlar_torch_settings *settings, ashlar_torch_result *result) {
-    ashlar_torch_config recorded = *config;
     ashlar_torch_result other;
-    recorded.settings = settings;
-    recorded.is_recorded = settings->is_by_number = true;
-    ASHLAR_TRY(ashlar__torch_replay(events, &recorded, result));
+    ASHLAR_TRY(ashlar__torch_replay(events, config, result));
     if (result->left[0] != '\0') {
         settings->is_by_number = false;
-        ASHLAR_TRY(ashlar__torch_replay(events, &recorded, &other));
+        ASHLAR_TRY(ashlar__torch_replay(events, config, &other));
         settings->is_by_number =
             other.left[0] != '\0' && other.equal_places <= result->equal_places;
         *result = settings->is_by_number ? *result : other;

@@ -135,17 +135,15 @@ ashlar_status ashlar__torch_settings_parse(const char *source, const char *text,
 
 ashlar_status ashlar__torch_settings_recorded(const ashlar_events *events,
                                               ashlar_torch_settings *out) {
-    char name[16], shown[ASHLAR_SHOWN_BYTES];
+    char name[16];
     ashlar_status status = ashlar__torch_settings_parse(
         "recorded settings", ashlar__events_setting(events, "PYTORCH_CUDA_ALLOC_CONF"), out);
     for (unsigned i = 0; i < ASHLAR_TORCH_ROUNDUPS; i++) {
         (void)snprintf(name, sizeof name, "roundup.%u", 1U << i);
         const char *value = ashlar__events_setting(events, name);
-        const ashlar_piece piece = ashlar__piece_of(value == NULL ? "0" : value);
         uint64_t divisions = 0;
-        if (!parse_power(piece, &divisions)) {
-            status = ashlar__fail(ASHLAR_EINVAL, "recorded settings: \"%s\" is no value of %s",
-                                  ashlar__piece_show(piece, shown), name);
+        if (value != NULL && !parse_power(ashlar__piece_of(value), &divisions)) {
+            status = ashlar__fail(ASHLAR_EINVAL, "recorded settings: %s is no power of two", name);
         }
         out->roundups[i] = value == NULL ? out->roundups[i] : divisions;
     }

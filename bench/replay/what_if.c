@@ -129,10 +129,11 @@ static ashlar_status torch_row(const table *t, const char *name,
     return ASHLAR_OK;
 }
 
-/* Compare the record with the rules. */
 static ashlar_status compare(const table *t, ashlar_torch_settings *settings, row *recorded) {
-    const ashlar_torch_config config = {
-        .settings = settings, .device_bytes = t->asked->memory_bytes, .device = t->device};
+    const ashlar_torch_config config = {.settings = settings,
+                                        .device_bytes = t->asked->memory_bytes,
+                                        .device = t->device,
+                                        .is_recorded = true};
     ashlar_torch_result r;
     ASHLAR_TRY(ashlar__torch_compare(t->events, &config, settings, &r));
     fprintf(t->out,

@@ -17,7 +17,8 @@ static ashlar_status compare(const char *path, uint64_t bytes, bool *is_equal) {
     ashlar_status status = ashlar__events_parse(path, text, size, &events);
     ashlar__host_free(text);
     ASHLAR_THEN(status, ashlar__torch_settings_recorded(events, &settings));
-    const ashlar_torch_config config = {.device_bytes = bytes};
+    const ashlar_torch_config config = {
+        .settings = &settings, .device_bytes = bytes, .is_recorded = true};
     ASHLAR_THEN(status, ashlar__torch_compare(events, &config, &settings, &result));
     ashlar__events_free(events);
     ASHLAR_TRY(status);
