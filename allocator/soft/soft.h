@@ -99,6 +99,9 @@ bool ashlar__soft_virtual_ns(uint64_t *ns);
  * needs no escape in JSON. */
 void ashlar__soft_name(const char *name);
 
+/* Whether there is a trace, which what follows is for. */
+bool ashlar__soft_is_traced(void);
+
 /* Tell a trace that `bytes` more, or less, are in `tier` (a name like those above), once the work
  * is over that is queued on `stream` now. A stream of another device or one that is captured:
  * nothing. */

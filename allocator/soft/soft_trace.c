@@ -15,7 +15,7 @@
  * one reader serves both. Its end is written behind each event and over again, so that the file is
  * whole at any time. Lock: the state's, which this file does not name, to call nothing above it. */
 static struct {
-    int fd;   /* -1: none */
+    atomic_int fd; /* -1: none; also read without the lock */
     off_t at; /* where the next event goes; 0: the file has none yet */
 } file = {.fd = -1};
 
@@ -25,6 +25,10 @@ static void use(int fd) {
     }
     file.fd = fd;
     file.at = 0;
+}
+
+bool ashlar__soft_is_traced(void) {
+    return atomic_load_explicit(&file.fd, memory_order_relaxed) >= 0;
 }
 
 ashlar_status ashlar__soft_trace_open(const char *path) {

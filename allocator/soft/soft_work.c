@@ -18,6 +18,9 @@ void ashlar__soft_name(const char *name) {
 }
 
 void ashlar__soft_trace_bytes(ashlar_stream handle, const char *tier, size_t bytes, bool is_less) {
+    if (!ashlar__soft_is_traced()) {
+        return;
+    }
     ashlar__lock_acquire(&ashlar__soft_state.lock);
     const soft_stream *stream = ashlar__soft_handle_get(SOFT_STREAM, (uintptr_t)handle);
     if (stream != NULL && stream->capture == NULL && bytes > 0) {

@@ -82,7 +82,7 @@ static ashlar_status send(const moving *v, size_t phase) {
 /* Tell a trace what buffers begin in a phase, or end. */
 static void trace(const moving *v, size_t phase, bool is_end) {
     const ashlar_walk_table *t = v->w->table;
-    for (size_t i = 0; i < t->buffer_count; i++) {
+    for (size_t i = 0; ashlar__soft_is_traced() && i < t->buffer_count; i++) {
         const ashlar_walk_buffer *b = &t->buffers[i];
         if (b->home == i && (is_end ? b->last : b->first) == phase) {
             ashlar__soft_trace_bytes(v->w->stream, "resident", v->w->plan->places[i].bytes, is_end);
