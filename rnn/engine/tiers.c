@@ -8,10 +8,6 @@
 #include "allocator/base/host.h"
 #include "rnn/engine/tiers_state.h"
 
-static size_t larger(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
 /* ---- the table ---- */
 
 static bool adds(size_t *sum, size_t a) {

@@ -3,10 +3,6 @@
 
 #include "rnn/engine/tiers_state.h"
 
-static uint64_t later(uint64_t a, uint64_t b) {
-    return a > b ? a : b;
-}
-
 /* Add to what is live in first .. end - 1, whatever is chosen for what follows. Returns whether
  * that fits. */
 static bool branch_add(ashlar_tiers_state *s, size_t first, size_t end, size_t bytes) {

@@ -54,6 +54,14 @@ static inline bool ashlar__tiers_can_leave(const ashlar_tiers_item *item) {
     return item->bytes > 0 && item->last_forward + 1 < item->first_backward;
 }
 
+static inline size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static inline uint64_t later(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
 /* Take from `work_left` what going through the table so many times costs. */
 void ashlar__tiers_spend(ashlar_tiers_state *s, uint64_t times);
 

@@ -5,14 +5,6 @@
 
 #include "rnn/engine/tiers_state.h"
 
-static size_t larger(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
-static uint64_t later(uint64_t a, uint64_t b) {
-    return a > b ? a : b;
-}
-
 /* ---- bytes ---- */
 
 static void profile_add(ashlar_tiers_live *p, size_t node, size_t begin, size_t end, size_t first,
