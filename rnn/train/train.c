@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/train/train_impl.h"
@@ -137,7 +138,7 @@ static ashlar_status fit_walks(ashlar_trainer *t) {
         least = least < bytes ? least : bytes;
         b->chunk = bytes > room ? b->chunk : 0;
     }
-    t->least_bytes = lasting + (least + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
+    t->least_bytes = lasting + ashlar__round_up(least, GRANULE_BYTES);
     ASHLAR_FAIL_IF(least > room, ASHLAR_ENOMEM,
                    "--memory: this training takes at least %zu MiB, and may have %zu MiB",
                    t->least_bytes >> 20, limit >> 20);
