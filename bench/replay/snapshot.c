@@ -18,27 +18,37 @@
 /* The texts of tools/snapshot_events.py and snapshot_answers.py. */
 extern const char ashlar__snapshot_events[], ashlar__snapshot_answers[];
 
-/* Whether the file begins with these bytes. */
-static bool begins_with(const char *path, const char *mark, size_t bytes) {
-    char head[32] = "";
-    size_t size = 0;
+/* The first bytes of a file. */
+typedef struct beginning {
+    char text[32];
+    size_t bytes;
+} beginning;
+
+static ashlar_status read_beginning(const char *path, beginning *out) {
+    size_t size;
     int fd;
-    if (ashlar__file_open(path, &fd, &size) != ASHLAR_OK) {
-        return false;
-    }
-    const bool is_equal = bytes <= size && bytes <= sizeof head &&
-                          ashlar__file_read_at(fd, path, 0, head, bytes) == ASHLAR_OK &&
-                          memcmp(head, mark, bytes) == 0;
+    *out = (beginning){.bytes = 0};
+    ASHLAR_TRY(ashlar__file_open(path, &fd, &size));
+    const size_t bytes = size < sizeof out->text ? size : sizeof out->text;
+    const ashlar_status status = ashlar__file_read_at(fd, path, 0, out->text, bytes);
+    out->bytes = status == ASHLAR_OK ? bytes : 0;
     (void)close(fd);
-    return is_equal;
+    return status;
 }
 
-static bool is_pickle(const char *path) {
-    return begins_with(path, "\x80", 1) || begins_with(path, "\x1f\x8b", 2);
+static bool begins_with(const beginning *b, const char *mark) {
+    const size_t bytes = strlen(mark);
+    return bytes <= b->bytes && memcmp(b->text, mark, bytes) == 0;
+}
+
+static bool is_pickle(const beginning *b) {
+    return begins_with(b, "\x80") || begins_with(b, "\x1f\x8b");
 }
 
 bool ashlar__snapshot_is(const char *path) {
-    return is_pickle(path) || begins_with(path, ashlar__events_head, strlen(ashlar__events_head));
+    beginning b;
+    return read_beginning(path, &b) == ASHLAR_OK &&
+           (is_pickle(&b) || begins_with(&b, ashlar__events_head));
 }
 
 /* Runs the second of the words behind it as a program that can import the first. */
@@ -130,18 +140,19 @@ ashlar_status ashlar__snapshot_read(const char *path, const ashlar_snapshot_job 
                                     ashlar_events **out) {
     char *text = NULL;
     size_t bytes = 0;
-    int fd;
-    const char *const files[] = {job->before != NULL ? job->before : path, path};
-    for (size_t i = 0; i < 2 && (job->before != NULL || job->assertion_count > 0); i++) {
-        ASHLAR_TRY(ashlar__file_open(files[i], &fd, &bytes));
-        (void)close(fd);
-        ASHLAR_FAIL_IF(bytes == 0, ASHLAR_EFORMAT, "%s: empty, and no snapshot", files[i]);
-        ASHLAR_FAIL_IF(!is_pickle(files[i]), ASHLAR_EINVAL,
+    beginning b;
+    const char *const files[] = {job->before, path};
+    const bool is_asked = job->before != NULL || job->assertion_count > 0;
+    for (size_t i = job->before != NULL ? 0 : 1; i < 2; i++) {
+        ASHLAR_TRY(read_beginning(files[i], &b));
+        ASHLAR_FAIL_IF(is_asked && b.bytes == 0, ASHLAR_EFORMAT, "%s: empty, and no snapshot",
+                       files[i]);
+        ASHLAR_FAIL_IF(is_asked && !is_pickle(&b), ASHLAR_EINVAL,
                        "%s: --%s is about snapshots of PyTorch, as it writes them", files[i],
                        job->before != NULL ? "diff" : "assert");
     }
-    ashlar_status status = is_pickle(path) ? convert(path, job, &text, &bytes)
-                                           : ashlar__file_read_stream(path, &text, &bytes);
+    ashlar_status status = is_pickle(&b) ? convert(path, job, &text, &bytes)
+                                         : ashlar__file_read_stream(path, &text, &bytes);
     ASHLAR_THEN(status, ashlar__events_parse(path, text, bytes, out));
     ashlar__host_free(text);
     return status;
