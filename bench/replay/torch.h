@@ -75,6 +75,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__torch_compare(const ashlar_events *event
 /* ---- between torch_replay.c, torch_rules.c and torch_blocks.c ---- */
 
 #define ASHLAR_TORCH_SMALL_SEGMENT (UINT64_C(2) << 20) /* that small requests share */
+#define ASHLAR_TORCH_NO_MEMORY "no host memory for PyTorch's blocks"
+
+/* Up to a multiple, which need not be a power of two. */
+static inline uint64_t ashlar__torch_round_up(uint64_t bytes, uint64_t multiple) {
+    return (bytes + multiple - 1) / multiple * multiple;
+}
 
 typedef struct ashlar_torch_block ashlar_torch_block;
 

@@ -9,8 +9,6 @@
 /* Addresses of an expandable segment, if the device is not known. */
 #define ADDRESS_SPACE (UINT64_C(1) << 44)
 
-#define NO_MEMORY "no host memory for PyTorch's blocks"
-
 typedef ashlar_torch_block block;
 typedef ashlar_torch_pool pool;
 
@@ -59,7 +57,7 @@ ashlar_status ashlar__torch_insert(block *b) {
     if (!b->is_mapped) {
         return ASHLAR_OK;
     }
-    ASHLAR_HOST_GROW(p->cached, &p->capacity, p->count, NO_MEMORY);
+    ASHLAR_HOST_GROW(p->cached, &p->capacity, p->count, ASHLAR_TORCH_NO_MEMORY);
     const size_t i = ashlar__torch_lower_bound(p, b);
     memmove(&p->cached[i + 1], &p->cached[i], (p->count - i) * sizeof(block *));
     p->cached[i] = b;
@@ -70,7 +68,7 @@ ashlar_status ashlar__torch_insert(block *b) {
 
 ashlar_status ashlar__torch_new_block(ashlar_torch *t, const block *model, block **out) {
     if (t->spare == NULL) {
-        ASHLAR_HOST_NEW(t->spare, 1, NO_MEMORY);
+        ASHLAR_HOST_NEW(t->spare, 1, ASHLAR_TORCH_NO_MEMORY);
         t->spare->made_before = t->made;
         t->made = t->spare;
     }
@@ -137,7 +135,7 @@ uint64_t ashlar__torch_chunk_bytes(const ashlar_torch *t, const pool *p) {
 
 uint64_t ashlar__torch_space_bytes(const ashlar_torch *t, const pool *p) {
     const uint64_t device = t->config->device_bytes, chunk = ashlar__torch_chunk_bytes(t, p);
-    return ((device == 0 ? ADDRESS_SPACE : device + device / 8) + chunk - 1) / chunk * chunk;
+    return ashlar__torch_round_up(device == 0 ? ADDRESS_SPACE : device + device / 8, chunk);
 }
 
 /* ---- the beginning and the end ---- */
@@ -214,7 +212,7 @@ static ashlar_status add_segment(ashlar_torch *t, const ashlar_event_segment *se
 ashlar_status ashlar__torch_begin(ashlar_torch *t) {
     const ashlar_events *e = t->events;
     block *behind = NULL;
-    ASHLAR_HOST_NEW(t->pools, 2 * e->pool_count, NO_MEMORY);
+    ASHLAR_HOST_NEW(t->pools, 2 * e->pool_count, ASHLAR_TORCH_NO_MEMORY);
     for (size_t i = 0; i < 2 * e->pool_count; i++) {
         t->pools[i] = (pool){.number = (uint32_t)(i / 2), .is_small = i % 2 != 0};
     }

@@ -10,8 +10,6 @@ enum { MIN_BLOCK_BYTES = 512 };
 #define MIN_LARGE_BYTES (10 * MIB)    /* from here on a segment is for one request, */
 #define LARGE_ROUNDING (2 * MIB)      /* of this multiple */
 
-#define NO_MEMORY "no host memory for PyTorch's blocks"
-
 typedef ashlar_torch_block block;
 typedef ashlar_torch_pool pool;
 
@@ -25,11 +23,6 @@ static unsigned log2_of(uint64_t n) {
     return 63 - (unsigned)__builtin_clzll(n);
 }
 
-/* Up to a multiple, which need not be a power of two. */
-static uint64_t round_up(uint64_t bytes, uint64_t multiple) {
-    return (bytes + multiple - 1) / multiple * multiple;
-}
-
 static uint64_t round_request(const ashlar_torch_settings *s, uint64_t bytes) {
     if (bytes < MIN_BLOCK_BYTES) {
         return MIN_BLOCK_BYTES;
@@ -39,9 +32,9 @@ static uint64_t round_request(const ashlar_torch_settings *s, uint64_t bytes) {
     const uint64_t divisions =
         s->roundups[interval < ASHLAR_TORCH_ROUNDUPS ? interval : ASHLAR_TORCH_ROUNDUPS - 1];
     if (divisions <= 1 || bytes <= MIN_BLOCK_BYTES * divisions) {
-        return round_up(bytes, MIN_BLOCK_BYTES);
+        return ashlar__torch_round_up(bytes, MIN_BLOCK_BYTES);
     }
-    return round_up(bytes, (UINT64_C(1) << log) >> log2_of(divisions));
+    return ashlar__torch_round_up(bytes, (UINT64_C(1) << log) >> log2_of(divisions));
 }
 
 /* What a request asks for: a block that has no address yet. */
@@ -55,7 +48,7 @@ static block request(const ashlar_torch *t, uint64_t bytes, uint64_t stream, uin
 static uint64_t segment_for(const ashlar_torch_settings *s, uint64_t bytes) {
     return bytes <= SMALL_BYTES      ? ASHLAR_TORCH_SMALL_SEGMENT
            : bytes < MIN_LARGE_BYTES ? s->large_segment_bytes
-                                     : round_up(bytes, LARGE_ROUNDING);
+                                     : ashlar__torch_round_up(bytes, LARGE_ROUNDING);
 }
 
 static bool should_split(const ashlar_torch_settings *s, const block *b, uint64_t bytes) {
@@ -182,7 +175,7 @@ static ashlar_status find_room(ashlar_torch *t, const block *want, block **out) 
     block whole = *want;
     whole.bytes = ashlar__torch_space_bytes(t, want->pool);
     if (whole.bytes < want->bytes) { /* the driver will refuse it, or the history is none */
-        whole.bytes = round_up(want->bytes, ashlar__torch_chunk_bytes(t, want->pool));
+        whole.bytes = ashlar__torch_round_up(want->bytes, ashlar__torch_chunk_bytes(t, want->pool));
     }
     whole.number = number_of(t);
     whole.can_grow = true;
@@ -193,7 +186,7 @@ static ashlar_status find_room(ashlar_torch *t, const block *want, block **out) 
  * refused. */
 static ashlar_status map(ashlar_torch *t, block *b, uint64_t bytes, bool *is_mapped) {
     block range = *b, *rest = NULL;
-    range.bytes = round_up(bytes, ashlar__torch_chunk_bytes(t, b->pool));
+    range.bytes = ashlar__torch_round_up(bytes, ashlar__torch_chunk_bytes(t, b->pool));
     *is_mapped = ashlar__torch_take(t, ASHLAR_EVENT_SEGMENT_MAP, &range);
     if (!*is_mapped) {
         return ASHLAR_OK;
@@ -265,7 +258,7 @@ static void release_segment(ashlar_torch *t, pool *p, size_t i) {
 /* Unmap the chunks that lie in a cached block as a whole. */
 static ashlar_status unmap(ashlar_torch *t, block *b) {
     const uint64_t chunk = ashlar__torch_chunk_bytes(t, b->pool), offset = b->address - b->base;
-    const uint64_t begin = round_up(offset, chunk);
+    const uint64_t begin = ashlar__torch_round_up(offset, chunk);
     const uint64_t end = (offset + b->bytes) / chunk * chunk;
     block *rest = NULL;
     if (begin >= end) {
@@ -293,7 +286,7 @@ static ashlar_status unmap(ashlar_torch *t, block *b) {
 static ashlar_status release_pool(ashlar_torch *t, pool *p) {
     block **growing;
     size_t count = 0;
-    ASHLAR_HOST_NEW(growing, p->count + 1, NO_MEMORY);
+    ASHLAR_HOST_NEW(growing, p->count + 1, ASHLAR_TORCH_NO_MEMORY);
     for (size_t i = 0; i < p->count;) {
         if (p->cached[i]->can_grow) {
             growing[count++] = p->cached[i];
