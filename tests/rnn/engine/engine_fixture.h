@@ -60,6 +60,15 @@ static inline ashlar_status commit(uint64_t seed) {
     return status;
 }
 
+/* Two stacks of layers on tokens, with something between them. */
+static inline ashlar_tensor *declare_stacks(ashlar_tensor *tokens, size_t classes, size_t width,
+                                            const ashlar_rnn_config *config) {
+    ashlar_tensor *x = ashlar_model_embedding(model, "embedding", tokens, classes, width);
+    x = ashlar_model_rnn(model, "first", x, config, NULL).y;
+    x = ashlar_model_element(model, ASHLAR_ELEMENT_TANH, x, NULL);
+    return ashlar_model_rnn(model, "second", x, config, NULL).y;
+}
+
 /* ---- a batch ---- */
 
 static inline size_t outer_of(ashlar_axis axis, size_t T) {

@@ -27,10 +27,7 @@ static void declare(bool is_local) {
         .hidden = H, .layers = 2, .cell = ASHLAR_RNN_LSTM, .directions = is_local ? 1 : 2};
     ashlar_tensor *tokens = ashlar_model_input(model, "tokens", ASHLAR_AXIS_TIME, 0);
     ashlar_tensor *targets = ashlar_model_input(model, "targets", ASHLAR_AXIS_TIME, 0);
-    ashlar_tensor *x = ashlar_model_embedding(model, "embedding", tokens, V, E);
-    x = ashlar_model_rnn(model, "first", x, &config, NULL).y;
-    x = ashlar_model_element(model, ASHLAR_ELEMENT_TANH, x, NULL);
-    x = ashlar_model_rnn(model, "second", x, &config, NULL).y;
+    ashlar_tensor *x = declare_stacks(tokens, V, E, &config);
     drawn.classes[0] = drawn.classes[1] = V;
     ashlar_model_loss(model, ASHLAR_LOSS_CROSS_ENTROPY,
                       ashlar_model_linear(model, "linear", x, V, true), targets, NULL);

@@ -60,10 +60,7 @@ static bool open_layers(size_t directions, double rate) {
     }
     ashlar_tensor *tokens = ashlar_model_input(model, "tokens", ASHLAR_AXIS_TIME, 0);
     ashlar_tensor *targets = ashlar_model_input(model, "targets", ASHLAR_AXIS_TIME, 0);
-    ashlar_tensor *x = ashlar_model_embedding(model, "embedding", tokens, V, H);
-    x = ashlar_model_rnn(model, "first", x, &config, NULL).y;
-    x = ashlar_model_element(model, ASHLAR_ELEMENT_TANH, x, NULL);
-    x = ashlar_model_rnn(model, "second", x, &config, NULL).y;
+    ashlar_tensor *x = declare_stacks(tokens, V, H, &config);
     x = ashlar_model_linear(model, "linear", x, V, true);
     ashlar_model_loss(model, ASHLAR_LOSS_CROSS_ENTROPY, x, targets, NULL);
     if (commit(1) != ASHLAR_OK || ashlar_model_set_rates(model, &rates) != ASHLAR_OK) {
