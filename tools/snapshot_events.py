@@ -3,8 +3,9 @@
     python3 tools/snapshot_events.py SNAPSHOT.pickle[.gz] [EVENTS]
 
 SNAPSHOT is what torch.cuda.memory._dump_snapshot() writes, or what torch.cuda.memory._snapshot() or
-torch.cuda.memory_snapshot() returns, written by pickle.dump(), of PyTorch 2.1 to 2.15. EVENTS is stdout if it is not given: text in UTF-8, a
-record a line, fields between TABs; in texts \\ TAB and newline are \\\\ \\t \\n.
+torch.cuda.memory_snapshot() returns, written by pickle.dump(), of PyTorch 2.1 to 2.15. EVENTS is
+stdout if it is not given: text in UTF-8, a record a line, fields between TABs; in texts \\ TAB and
+newline are \\\\ \\t \\n.
 
     ashlar-events/1
     setting  NAME VALUE               of the allocator; roundup_power2_divisions as roundup.1 roundup.2 ...
